@@ -1,13 +1,18 @@
 """Static binaries, wheels, crates and the list of components."""
 
+import base64
 import gzip
+import hashlib
 import io
 import json
 import re
 import shutil
 import tarfile
+import time
+import zipfile
 from pathlib import Path
 
+import documents
 from steps import Failed, Release, run
 
 CRATES = ["sclub", "sclub-features", "sclub-lab", "sclub-server", "sclub-cli"]
@@ -88,7 +93,28 @@ def wheel(release: Release, arch: str) -> None:
     [made] = folder.glob("*.whl")
     if not re.fullmatch(rf"sclub-[^-]+-cp310-abi3-manylinux2014_{arch}\.manylinux_2_17_{arch}\.whl", made.name):
         raise Failed(f"the tags of {made.name} are wrong")
-    shutil.copy(made, release.out)
+    finish(release, made, release.out / made.name)
+
+
+def finish(release: Release, made: Path, finished: Path) -> None:
+    """Adds the licences of the crates in a wheel, and takes the paths of this machine out of its list of components."""
+    with zipfile.ZipFile(made) as wheel:
+        files = {name: wheel.read(name) for name in wheel.namelist()}
+    [record] = [name for name in files if name.endswith(".dist-info/RECORD")]
+    about = record.removesuffix("RECORD")
+    files[f"{about}licenses/{documents.LICENCES_FILE}"] = documents.licences(release, "sclub-python", "gnu").encode()
+    files[f"{about}METADATA"] = files[f"{about}METADATA"].replace(b"\nLicense-File:", f"\nLicense-File: {documents.LICENCES_FILE}\nLicense-File:".encode(), 1)
+    for name in files:
+        if name.startswith(f"{about}sboms/"):
+            files[name] = files[name].replace(str(release.root).encode(), b"/sclub")
+    del files[record]
+    digests = {name: base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode() for name, data in files.items()}
+    files[record] = "".join(f"{name},sha256={digests[name]},{len(data)}\n" for name, data in files.items()).encode() + f"{record},,\n".encode()
+    with zipfile.ZipFile(finished, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as wheel:
+        for name, data in files.items():
+            entry = zipfile.ZipInfo(name, time.gmtime(release.epoch)[:6])
+            entry.external_attr = (0o100755 if name.endswith(".so") else 0o100644) << 16
+            wheel.writestr(entry, data, zipfile.ZIP_DEFLATED, 9)
 
 
 def sdist(release: Release) -> None:

@@ -14,7 +14,9 @@ import time
 import zipfile
 from pathlib import Path
 
+import try_deb
 from build import CRATES, elf
+from documents import LICENCES_FILE
 from steps import ARCHITECTURES, Failed, Skipped, run, sha256
 
 WHEEL_TRIAL = """
@@ -36,20 +38,25 @@ def need(*programs: str) -> None:
             raise Skipped(f"there is no {program} here")
 
 
-def isolated(kind: str, file: Path) -> None:
-    """Runs a trial of isolated.py in namespaces of its own."""
+def isolated(script: str, file: Path, *more: str) -> None:
+    """Runs a trial in namespaces of its own."""
     need("unshare", "mount")
-    apart = ["unshare", "--mount", "--net", "--pid", "--fork", "--kill-child"]
+    apart = ["unshare", "--mount", "--net", *more]
     if os.getuid() != 0 or subprocess.run([*apart, "true"], stderr=subprocess.DEVNULL).returncode != 0:
         raise Skipped("it needs root and namespaces")
-    script = Path(__file__).with_name("isolated.py")
-    if subprocess.run([*apart, sys.executable, "-B", script, kind, file], env=os.environ | {"LC_ALL": "C.UTF-8"}).returncode != 0:
+    command = [*apart, sys.executable, "-B", Path(__file__).with_name(script), file]
+    code = subprocess.run(command, env=os.environ | {"LC_ALL": "C.UTF-8"}).returncode
+    if code == try_deb.NOT_POSSIBLE:
+        raise Skipped("it needs control groups (cgroup2), which this machine does not allow")
+    if code != 0:
         raise Failed(f"the trial of {file.name} failed")
 
 
 def checksums(out: Path) -> None:
     listed = dict(reversed(line.split("  ", 1)) for line in (out / "SHA256SUMS").read_text().splitlines())
     present = {path.name for path in out.iterdir()} - {"SHA256SUMS"}
+    if not listed:
+        raise Failed("SHA256SUMS is empty: the release was interrupted")
     if set(listed) != present:
         raise Failed(f"SHA256SUMS and the folder differ: {sorted(set(listed) ^ present)}")
     for name, digest in listed.items():
@@ -59,6 +66,7 @@ def checksums(out: Path) -> None:
 
 def crates(root: Path) -> None:
     """What cargo would publish: with licences and a page for crates.io, without large files, and without a warning."""
+    need("cargo")
     for name in CRATES:
         command = ["cargo", "package", "--list", "--locked", "--allow-dirty", "--package", name]
         listed = subprocess.run(command, cwd=root, text=True, capture_output=True)
@@ -108,8 +116,8 @@ def package(file: Path, arch: str) -> None:
         print(run("lintian", "--fail-on", "error", "--suppress-tags", "statically-linked-binary", file), end="")
     if arch != platform.machine():
         raise Skipped("it is for another architecture: not installed")
-    need("dpkg", "adduser", "deb-systemd-helper", "setpriv", "prlimit")
-    isolated("deb", file)
+    need("dpkg", "adduser", "deb-systemd-helper", "openssl", "systemctl", "systemd-analyze", try_deb.SYSTEMD)
+    isolated("try_deb.py", file)
 
 
 def image(file: Path, arch: str) -> None:
@@ -124,7 +132,7 @@ def image(file: Path, arch: str) -> None:
         if (seen["Digest"], seen["Architecture"]) != (entry["digest"], ARCHITECTURES[arch]):
             raise Failed(f"skopeo sees {seen}")
     runner(arch)
-    isolated("image", file)
+    isolated("try_image.py", file, "--pid", "--fork", "--kill-child")
 
 
 def wheel(file: Path, arch: str) -> None:
@@ -132,6 +140,9 @@ def wheel(file: Path, arch: str) -> None:
         names = zipped.namelist()
         [metadata] = [zipped.read(name).decode() for name in names if name.endswith(".dist-info/WHEEL")]
         [compiled] = [zipped.read(name) for name in names if name.endswith(".so")]
+        [record] = [zipped.read(name).decode().splitlines() for name in names if name.endswith(".dist-info/RECORD")]
+    if not any(name.endswith(f".dist-info/licenses/{LICENCES_FILE}") for name in names) or [line.split(",")[0] for line in record] != names:
+        raise Failed("the licences of the crates in it are missing, or RECORD does not list the files")
     tags = set(re.findall(r"^Tag: (.*)$", metadata, re.M))
     if tags != {f"cp310-abi3-manylinux_2_17_{arch}", f"cp310-abi3-manylinux2014_{arch}"} or elf(compiled)[0] != arch:
         raise Failed(f"tags {tags}, compiled for {elf(compiled)[0]}")
@@ -145,6 +156,7 @@ def wheel(file: Path, arch: str) -> None:
 
 def sbom(file: Path, arch: str, root: Path) -> None:
     """The components are those that cargo itself lists."""
+    need("cargo")
     document = json.loads(file.read_text())
     listed = {(component["name"], component["version"]) for component in document["components"] if component["type"] == "library"}
     target = f"{arch}-unknown-linux-musl"

@@ -1,6 +1,7 @@
 """The Debian package: the static binary, a systemd unit, settings, manual pages and completions."""
 
 import gzip
+import os
 import shutil
 from email.utils import formatdate
 from pathlib import Path
@@ -11,7 +12,7 @@ CONTROL = """\
 Package: sclub
 Version: {version}
 Architecture: {arch}
-Maintainer: sclub authors <sclub@example.org>
+Maintainer: {maintainer}
 Installed-Size: {size}
 Depends: adduser, init-system-helpers (>= 1.54~)
 Recommends: ca-certificates
@@ -33,10 +34,17 @@ def packed(text: str | bytes) -> bytes:
     return gzip.compress(data, 9, mtime=0)
 
 
+def maintainer(release: Release) -> str:
+    """Who answers for the package: by Debian's variables, else the author of the commit."""
+    if "DEBFULLNAME" in os.environ and "DEBEMAIL" in os.environ:
+        return "{DEBFULLNAME} <{DEBEMAIL}>".format_map(os.environ)
+    return run("git", "log", "-1", "--format=%an <%ae>", quiet=True, cwd=release.root).strip()
+
+
 def changelog(release: Release) -> str:
     """Debian's form, with a pointer to the project's own."""
     date = formatdate(release.epoch)
-    return f"sclub ({release.version}) stable; urgency=medium\n\n  * Version {release.version}. CHANGELOG.md.gz has the changes.\n\n -- sclub authors <sclub@example.org>  {date}\n"
+    return f"sclub ({release.version}) stable; urgency=medium\n\n  * Version {release.version}. CHANGELOG.md.gz has the changes.\n\n -- {maintainer(release)}  {date}\n"
 
 
 def copyright(release: Release) -> str:
@@ -73,7 +81,7 @@ def make(release: Release, arch: str, binary: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     files = contents(release, binary)
     size = sum(len(data) for data, _ in files.values()) // 1024
-    control = CONTROL.format(version=release.version, arch=ARCHITECTURES[arch], size=size)
+    control = CONTROL.format(version=release.version, arch=ARCHITECTURES[arch], size=size, maintainer=maintainer(release))
     files["DEBIAN/control"] = (control.encode(), 0o644)
     files["DEBIAN/conffiles"] = (b"/etc/sclub/sclub.toml\n", 0o644)
     for script in ["postinst", "prerm", "postrm"]:

@@ -27,7 +27,10 @@ def run(*command, quiet=False, **options) -> str:
     command = [str(word) for word in command]
     if not quiet:
         print(f"   $ {shlex.join(command)}", flush=True)
-    done = subprocess.run(command, text=True, stdout=subprocess.PIPE, **options)
+    try:
+        done = subprocess.run(command, text=True, stdout=subprocess.PIPE, **options)
+    except OSError as error:
+        raise Failed(f"cannot run {command[0]}: {error.strerror}; it is needed for: {shlex.join(command)}") from None
     if done.returncode != 0:
         raise Failed(f"exit code {done.returncode}: {shlex.join(command)}\n{done.stdout}{done.stderr or ''}".rstrip())
     return done.stdout
@@ -95,5 +98,5 @@ class Release:
             return
         try:
             run("rustup", "target", "add", target, cwd=self.root, stderr=subprocess.PIPE)
-        except (Failed, FileNotFoundError) as error:
+        except Failed as error:
             raise Skipped(f"there is no Rust standard library for {target} here, and it cannot be installed: {error}") from None

@@ -1,9 +1,13 @@
 """Settings of Sphinx. `stage.py` makes the folder that it reads."""
 
+import html
 import os
+import re
 import sys
 import tomllib
 from pathlib import Path
+
+from docutils import nodes
 
 ROOT = Path(__file__).resolve().parents[2]
 # The package, for the reference of Python: it is in the environment that ./test-python makes.
@@ -16,10 +20,12 @@ html_theme = "furo"
 html_title = f"sclub {version}"
 html_static_path = [str(ROOT / "docs/site/static")]
 html_css_files = ["site.css"]
+html_favicon = str(ROOT / "docs/site/static/favicon.svg")
+html_search_scorer = str(ROOT / "target/docs/scorer.js")
 html_use_index = html_domain_indices = False
 html_show_copyright = html_show_sphinx = html_copy_source = False
 html_theme_options = {"source_edit_link": "", "top_of_page_buttons": []}
-pygments_style, pygments_dark_style = "friendly", "github-dark"
+pygments_style, pygments_dark_style = "a11y-light", "github-dark"
 highlight_language = "text"
 smartquotes = False
 
@@ -35,3 +41,36 @@ autodoc_default_options = {"members": True, "inherited-members": False, "undoc-m
 maximum_signature_line_length = 88
 napoleon_google_docstring = False
 napoleon_use_ivar = True
+
+# What the theme leaves out for people who use a keyboard or a screen reader.
+ACCESSIBLE = [
+    (r'<p class="caption" role="heading">', '<p class="caption" role="heading" aria-level="2">'),
+    (r'<aside class="sidebar-drawer">', '<aside class="sidebar-drawer" aria-label="Pages">'),
+    (r'<aside class="toc-drawer">', '<aside class="toc-drawer" aria-label="On this page">'),
+    (r"<pre>", '<pre tabindex="0">'),  # it scrolls
+    (r'<div class="table-wrapper', '<div tabindex="0" class="table-wrapper'),
+    (r'<th( class="[^"]*")><p></p></th>', r"<td\1></td>"),
+    (r'(<div id="search-results">)', r"<h1>Search</h1>\1"),
+]
+
+
+def describe(app, pagename, templatename, context, doctree):
+    """The first paragraph of a page is its description, for search engines and previews of links."""
+    first = next(doctree.findall(nodes.paragraph), None) if doctree else None
+    if first:
+        text = " ".join(first.astext().split())
+        text = text if len(text) <= 160 else text[:160].rsplit(" ", 1)[0] + " …"
+        context["metatags"] += f'<meta name="description" content="{html.escape(text)}">'
+
+
+def make_accessible(app, exception):
+    for file in Path(app.outdir).glob("*.html") if not exception else ():
+        text = file.read_text(encoding="utf-8")
+        for wrong, right in ACCESSIBLE:
+            text = re.sub(wrong, right, text)
+        file.write_text(text, encoding="utf-8")
+
+
+def setup(app):
+    app.connect("html-page-context", describe)
+    app.connect("build-finished", make_accessible)

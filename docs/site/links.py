@@ -39,26 +39,45 @@ def anchors_of_page(page: Path) -> set[str]:
     return found
 
 
-def check_pages() -> tuple[int, list[str]]:
+# A link or a picture, with or without a title; an address in angle brackets; the target of a reference; an attribute of HTML.
+LINK = re.compile(
+    r"""\]\(\s*<?([^)\s>]+)>?(?:\s+(?:"[^"]*"|'[^']*'))?\s*\)|<(https?://[^>]+)>|^ *\[[^\]]+\]: *(\S+)|\b(?:href|src)=["']([^"']+)["']""",
+    re.MULTILINE,
+)
+
+
+def check_pages(chosen: list[Path]) -> tuple[int, list[str]]:
     count, wrong = 0, []
-    for page in pages():
+    for page in chosen:
         text = without_code(page.read_text(encoding="utf-8"))
-        for at, line in enumerate(text.splitlines(), 1):
-            for link in re.findall(r"\]\(([^)\s]+)\)|<(https?://[^>]+)>|^\[[^\]]+\]: *(\S+)", line):
-                link = "".join(link)
-                count += 1
-                place = f"{page.relative_to(ROOT)}:{at}"
-                if re.match(r"[a-z]+:", link):
-                    if not well_formed(link):
-                        wrong.append(f"{place}: {link} is no address")
-                    continue
-                path, _, anchor = link.partition("#")
-                file = (page.parent / unquote(path)).resolve() if path else page
-                if not file.exists():
-                    wrong.append(f"{place}: there is no {path}")
-                elif anchor and file.suffix == ".md" and unquote(anchor) not in anchors_of_page(file):
-                    wrong.append(f"{place}: {path or page.name} has no heading #{anchor}")
+        for match in re.finditer(r"^ *\|.*\n *<!--|^ *<!--[^\n]*-->\n *\|", page.read_text(encoding="utf-8"), re.MULTILINE):
+            wrong.append(f"{place_of(page, page.read_text(encoding='utf-8'), match)}: a comment beside a row ends the table")
+        defined = {name.lower() for name in re.findall(r"^ *\[([^\]]+)\]:", text, re.MULTILINE)}
+        for match in re.finditer(r"\[([^\[\]]+)\]\[([^\]]*)\]", text):
+            if (match[2] or match[1]).lower() not in defined:
+                wrong.append(f"{place_of(page, text, match)}: {match[0]} is defined nowhere")
+        found = len(LINK.findall(text))
+        if text.count("](") > sum(match[0].startswith("](") for match in LINK.finditer(text)):
+            wrong.append(f"{page.relative_to(ROOT)}: a link that cannot be read")
+        count += found
+        for match in LINK.finditer(text):
+            link = next(filter(None, match.groups()))
+            place = place_of(page, text, match)
+            if re.match(r"[a-z]+:", link):
+                if not well_formed(link):
+                    wrong.append(f"{place}: {link} is no address")
+                continue
+            path, _, anchor = link.partition("#")
+            file = (page.parent / unquote(path)).resolve() if path else page
+            if not file.exists():
+                wrong.append(f"{place}: there is no {path}")
+            elif anchor and file.suffix == ".md" and unquote(anchor) not in anchors_of_page(file):
+                wrong.append(f"{place}: {path or page.name} has no heading #{anchor}")
     return count, wrong
+
+
+def place_of(page: Path, text: str, match: re.Match[str]) -> str:
+    return f"{page.relative_to(ROOT)}:{text.count(chr(10), 0, match.start()) + 1}"
 
 
 class Document(HTMLParser):
@@ -106,7 +125,7 @@ def check_site(site: Path) -> tuple[int, list[str]]:
 
 
 def main() -> int:
-    in_pages, wrong = check_pages()
+    in_pages, wrong = check_pages(pages())
     in_site, more = check_site(Path(sys.argv[1]).resolve())
     for one in [*wrong, *more]:
         print(one)

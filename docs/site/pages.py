@@ -1,8 +1,8 @@
 """The pages of the documentation, and the code blocks in them.
 
-A comment of HTML before a block says what is special about it:
+A comment of HTML before a block says what is special about it. A block of text needs one: `output` or `not run`.
 
-    <!-- not run: needs an hour -->       the block is not run, for this reason
+    <!-- not run: needs an hour -->       the block is not run, or not compared with anything, for this reason
     <!-- shorter: run --rounds 300 -->    commands `sclub run` of the block are run with these flags, in place of others of the name
     <!-- output -->                       a block of text: what the block before it prints. `…` stands for anything
     <!-- output: numbers vary -->         the same, and numbers may be others
@@ -24,6 +24,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PATTERNS = ["*.md", "docs/*.md", "crates/*/README.md", "crates/*/docs/*.md", "clients/*/README.md", "deploy/*.md"]
 LANGUAGES = {"sh", "python", "rust", "js", "json", "toml", "yaml", "ini", "text"}
+# Other ways to write a code block: with tildes, after a marker of a list or a quotation, by indentation with a tab.
+HIDDEN = re.compile(r"\s*(?:[-*+>]|\d+[.)])?\s*(?:~~~|(?<=[-*+>.)] )```|(?<=>)```)|\t")
 MARKERS = ("not run", "output", "shorter", "part of", "run by", "body", "setup")
 
 
@@ -86,12 +88,20 @@ def blocks(page: Path) -> list[Block]:
             while at < len(lines) and lines[at].strip() != ticks:
                 code.append(lines[at].removeprefix(indent))
                 at += 1
+            if at == len(lines):
+                raise Mistake(f"{page}:{start}: the code block has no end")
             at += 1
             found.append(Block(page, start, language.strip(), "\n".join(code) + "\n", marker, value))
             marker, value = "", ""
+        elif HIDDEN.match(line):
+            raise Mistake(f"{page}:{start}: a code block begins with ``` on a line of its own, or it would not be run")
         elif line.strip() and marker:
             raise Mistake(f"{page}:{start}: no code block follows the comment '{marker}'")
+    if marker:
+        raise Mistake(f"{page}: no code block follows the last comment '{marker}'")
     for block in found:
         if block.language not in LANGUAGES:
             raise Mistake(f"{block.place}: a code block of '{block.language}'; known are {', '.join(sorted(LANGUAGES))}")
+        if block.language == "text" and block.marker not in ("output", "not run"):
+            raise Mistake(f"{block.place}: a block of text has <!-- output --> or <!-- not run: reason --> before it")
     return found

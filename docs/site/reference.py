@@ -94,7 +94,7 @@ def call(document: dict[str, Any], path: str, method: str, about: dict[str, Any]
         text += f"Body: `{media}`" + (f", {kind(schema)}" if schema else "") + "\n\n"
         if "example" in body and media == "application/json":
             text += f"```json\n{json.dumps(body['example'])}\n```\n\n"
-    text += "| status | answer | |\n|---|---|---|\n"
+    text += "| status | answer |\n|---|---|\n"
     for status, answer in about["responses"].items():
         if "$ref" in answer:
             answer = document["components"]["responses"][answer["$ref"].rsplit("/", 1)[1]]
@@ -102,14 +102,16 @@ def call(document: dict[str, Any], path: str, method: str, about: dict[str, Any]
             kind(body.get("schema") or body.get("itemSchema") or {}) if "json" in media else f"`{media}`"
             for media, body in answer.get("content", {}).items()
         )
-        text += f"| {status} | {shapes} | {one_line(answer.get('description', ''))} |\n"
+        # All errors have the same body, which the first paragraph of the page describes.
+        shapes = "" if shapes == "[ErrorBody](#errorbody)" else f"{shapes}. " if shapes else ""
+        text += f"| {status} | {shapes}{one_line(answer.get('description', ''))} |\n"
     return text + "\n"
 
 
 def http(file: Path) -> str:
     """The calls by their groups, then the types of their bodies."""
     document = json.loads(file.read_text(encoding="utf-8"))
-    page = f"# The HTTP API\n\n{document['info']['description']}\n\nThis page is made from [openapi.json](openapi.json).\n\n"
+    page = f"# The HTTP API\n\n{document['info']['description']}\n\nErrors have the body [ErrorBody](#errorbody), and [The service](service.md#errors) lists their codes. This page is made from [openapi.json](openapi.json).\n\n"
     for tag in document["tags"]:
         page += f"## {tag['name'].capitalize()}\n\n{tag.get('description', '')}\n\n"
         # In the order of use: an application recommends, then sends feedback.
@@ -144,9 +146,11 @@ def python() -> str:
 
     page = "# The Python API\n\nThe guides are [Python](python.md), [the lab](python-lab.md) and [the client](python-client.md).\n\n"
     page += "## Every policy\n\n" + classes(["Policy"])
-    page += "## Policies\n\n" + classes(policies, ":no-members:")
+    names = "".join(f"| `{name}` | `sclub.{kind.__name__}` |\n" for name, kind in sclub.policy_classes.items())
+    page += f"## Policies\n\n`sclub.policy_classes` has the class of each policy, by its name:\n\n| name | class |\n|---|---|\n{names}\n" + classes(policies, ":no-members:")
     page += "## Items\n\n" + classes(["Items", "ItemFeatures"]) + rst([".. autofunction:: sclub.item_id", "", ".. autofunction:: sclub.load"])
-    page += "## The lab\n\n" + rst([".. automodule:: sclub.lab"])
+    lists = {name: ", ".join(f"`{one}`" for one in getattr(sclub.lab, name)) for name in ("field_policies", "field_worlds")}
+    page += "## The lab\n\n" + rst([".. automodule:: sclub.lab"]) + "".join(f"`sclub.lab.{name}`: {names}.\n\n" for name, names in lists.items())
     page += "## Evaluation\n\n" + rst([".. autofunction:: sclub.evaluate", "", ".. automodule:: sclub.ope"])
     page += "## Other tools\n\n" + classes(["Recommender"])
     page += "## Clients\n\n" + classes(clients, ":inherited-members:")

@@ -77,7 +77,7 @@ def run(page: Path, sclub: str) -> tuple[Path, int, str, float]:
     return page, done.returncode, done.stdout, time.monotonic() - began
 
 
-def main() -> int:
+def main() -> bool:
     sclub = sys.argv[1]
     chosen = [Path(name).resolve() for name in sys.argv[2:]] or pages()
     found = [block for page in chosen for block in blocks(page)]
@@ -106,7 +106,7 @@ def main() -> int:
         print(f"not run: {block.place}: {block.value}")
     count = sum(block.language != "text" and block.marker not in ("setup", "not run") for block in found)
     print(f"{count} code blocks run, {sum(block.marker == 'output' for block in found)} outputs compared, {len(skipped)} blocks not run")
-    return failed
+    return failed > 0
 
 
 if __name__ == "__main__":

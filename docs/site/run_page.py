@@ -29,9 +29,13 @@ from pages import ROOT, Block, Mistake, blocks
 LIMIT = 180  # seconds for one block: a page that hangs
 ADDRESS = re.compile(r"\b(localhost|127\.0\.0\.1|0\.0\.0\.0):(\d{4,5})\b")
 
+# A process that has ended may stay for seconds until the first process of the system notices.
+ALIVE = "alive() { kill -0 $1 2>/dev/null && ! grep -qs '^State:.*Z' /proc/$1/status; }"
+
 SHIM = r"""#!/usr/bin/env bash
 # sclub, with servers in the background: as if they were in another terminal.
 sclub={sclub} folder={folder}
+{alive}
 case " $* " in
   " serve "*--print-config*|" serve "*--help*) exec $sclub "$@" ;;
   " serve "*) ;;
@@ -46,13 +50,13 @@ done
 port=${{address##*:}}
 # A server on the same port was stopped by the reader.
 if [ -f $folder/server-$port ]; then
-  old=$(cat $folder/server-$port); kill -TERM $old 2>/dev/null; while kill -0 $old 2>/dev/null; do sleep 0.05; done
+  old=$(cat $folder/server-$port); kill -TERM $old 2>/dev/null; while alive $old; do sleep 0.05; done
 fi
 nohup $sclub "$@" >$folder/server-$port.log 2>&1 &
 echo $! >$folder/server-$port
 for _ in $(seq 600); do
   {curl} -skf $scheme://127.0.0.1:$port/readyz >/dev/null && exit 0
-  kill -0 $! 2>/dev/null || break
+  alive $! || break
   sleep 0.05
 done
 cat $folder/server-$port.log >&2
@@ -64,16 +68,20 @@ CURL = """#!/usr/bin/env bash
 exec {curl} --fail-with-body "$@"
 """
 
-STOP = r"""
-stop_servers() {
+# A command that fails ends the shell, also inside of `$(…)` and of pipes. It is said again for each block, which may have changed it.
+STRICT = "set -euo pipefail; shopt -s inherit_errexit\n"
+
+STOP = rf"""
+{ALIVE}
+stop_servers() {{
   local file pid
   for file in "$SERVERS"/server-*; do
     case $file in *.log|*\*) continue ;; esac
     pid=$(cat "$file"); rm "$file"
     kill -TERM "$pid" 2>/dev/null || true
-    while kill -0 "$pid" 2>/dev/null; do sleep 0.05; done
+    while alive "$pid"; do sleep 0.05; done
   done
-}
+}}
 """
 
 
@@ -82,12 +90,16 @@ def shorter(code: str, flags: str) -> str:
     command, flags = flags.split(maxsplit=1)
     names = [word for word in flags.split() if word.startswith("--")]
     lines = code.replace("\\\n", " ").splitlines()
+    changed = False
     for at, line in enumerate(lines):
         if line.startswith(f"sclub {command} ") or line == f"sclub {command}":
             start, hash, comment = line.partition(" #")
             for name in names:
                 start = re.sub(rf" {name} [^-\s]\S*", "", start)
             lines[at] = f"{start.rstrip()} {flags}{hash}{comment}"
+            changed = True
+    if not changed:
+        raise Mistake(f"<!-- shorter: {command} … -->: the block has no command `sclub {command}`")
     return "\n".join(lines) + "\n"
 
 
@@ -108,7 +120,7 @@ class Runner:
         self.printed = ""
         for name, text in [("sclub", SHIM), ("curl", CURL)]:
             shim = self.aside / name
-            shim.write_text(text.format(sclub=sclub, folder=self.aside, curl=shutil.which("curl")))
+            shim.write_text(text.format(sclub=sclub, folder=self.aside, curl=shutil.which("curl"), alive=ALIVE))
             shim.chmod(0o755)
         os.chdir(self.work)
         for name in [name for name in os.environ if name.startswith("SCLUB_")]:
@@ -131,7 +143,7 @@ class Runner:
             text=True,
             start_new_session=True,
         )
-        self.sh(f"set -euo pipefail\n{STOP}")
+        self.sh(STOP)
 
     def port(self, named: str) -> int:
         """The port in place of one that the page names."""
@@ -149,7 +161,7 @@ class Runner:
 
     def sh(self, code: str) -> str:
         script = self.aside / "block.sh"
-        script.write_text(code)
+        script.write_text(STRICT + code)
         assert self.shell.stdin and self.shell.stdout
         self.shell.stdin.write(f". {script} </dev/null; echo; echo ::done::\n")
         self.shell.stdin.flush()
@@ -167,9 +179,18 @@ class Runner:
     def python(self, code: str, block: Block) -> str:
         printed = io.StringIO()
         tree = compile("\n" * (block.line - 1) + code, str(self.page), "exec", dont_inherit=True)
+        signal.alarm(LIMIT)
         with contextlib.redirect_stdout(printed):
             exec(tree, self.names)
+        signal.alarm(0)
         return printed.getvalue()
+
+    def check_servers(self) -> None:
+        """Every server that was started is alive: one that dies after the last request to it would not be noticed."""
+        for file in self.aside.glob("server-*[0-9]"):
+            if subprocess.run(["bash", "-c", f"{ALIVE}; alive {file.read_text().strip()}"]).returncode:
+                port = file.name.removeprefix("server-")
+                raise Mistake(f"the server on port {port} has ended:\n{file.with_name(file.name + '.log').read_text()}")
 
     def run(self, block: Block) -> bool:
         """Runs a block. False if it is not one that is run."""
@@ -205,17 +226,23 @@ class Runner:
             os.killpg(self.shell.pid, signal.SIGKILL)
 
 
+def too_long(*_: object) -> None:
+    raise Mistake(f"the block took longer than {LIMIT} seconds")
+
+
 def main() -> int:
     """The exit code: 1 if a block failed."""
     page, sclub = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
     found = blocks(page)
     folder = Path(tempfile.mkdtemp(prefix="sclub-docs-"))
     runner = Runner(page, sclub, folder)
+    signal.signal(signal.SIGALRM, too_long)
     try:
         for block in found:
             began = time.monotonic()
             try:
                 ran = runner.run(block)
+                runner.check_servers()
             except Mistake as mistake:
                 print(f"FAILED {block.place}\n{mistake}")
                 return 1

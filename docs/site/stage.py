@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import sys
+from collections import Counter
 from pathlib import Path
 
 import reference
@@ -24,6 +26,11 @@ OTHERS = {
 }
 
 RUST = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "doc/sclub/index.html"
+# Pages say `[service.md](service.md)`, which is right in the repository. On the site a link has the name of the page in the table of contents.
+TITLES = {
+    path.rpartition("/")[2].lower(): title
+    for title, path in re.findall(r"^\| \[([^\]]+)\]\(([^)]+\.md)\)", (ROOT / "docs/index.md").read_text(encoding="utf-8"), re.MULTILINE)
+}
 GENERATED = ("cli.md", "http-api.md", "python-api.md")
 
 
@@ -45,6 +52,7 @@ def relinked(text: str, page: Path, folder: Path) -> str:
         return f"]({path}{hash}{anchor})"
 
     # Code is left alone.
+    text = re.sub(r"\[(?:docs/)?([\w-]+\.md)\]\((?!http)", lambda match: f"[{TITLES.get(match[1].lower(), match[1])}](", text)
     parts = re.split(r"(^ *```.*?^ *```$|`[^`\n]+`)", text, flags=re.DOTALL | re.MULTILINE)
     return "".join(part if at % 2 else re.sub(r"\]\(([^)\s]+)\)", target, part) for at, part in enumerate(parts))
 
@@ -55,6 +63,12 @@ def exists(row: str) -> bool:
         return RUST.exists()
     name = re.search(r"\(([\w-]+\.md)\)", row)
     return bool(name) and (name[1] in GENERATED or (ROOT / "docs" / name[1]).exists())
+
+
+def with_generated(match: re.Match[str]) -> str:
+    """A table with the rows of the comments before it. In the table they would end it, on GitHub."""
+    rows = re.findall(r"<!-- generated: (.*) -->\n", match[1])
+    return match[2] + "".join(f"{row}\n" for row in rows if exists(row))
 
 
 def contents(index: str) -> str:
@@ -71,7 +85,7 @@ def contents(index: str) -> str:
 def stage(file: Path, name: str, folder: Path, orphan: bool = False) -> None:
     """Copies a page, without its comments."""
     text = file.read_text(encoding="utf-8")
-    text = re.sub(r"<!-- generated: (.*?) -->\n", lambda row: f"{row[1]}\n" if exists(row[1]) else "", text)
+    text = re.sub(r"((?:<!-- generated: .* -->\n)+)\n(\|.*\n\|[-|]+\n)", with_generated, text)
     text = re.sub(r"^ *<!--.*?-->\n", "", text, flags=re.DOTALL | re.MULTILINE)
     text = relinked(text, file, folder)
     if name == "index.md":
@@ -79,6 +93,20 @@ def stage(file: Path, name: str, folder: Path, orphan: bool = False) -> None:
     if orphan:  # it is in no table of contents
         text = f"---\norphan: true\n---\n\n{text}"
     (folder / name).write_text(text, encoding="utf-8")
+
+
+def scorer(folder: Path) -> str:
+    """The program that ranks hits of the search, with the number of each word on each page, and what the first page says about each."""
+    counts = {}
+    for file in sorted(folder.glob("*.md")):
+        words = Counter(re.findall(r"[a-z][a-z0-9_]+", file.read_text(encoding="utf-8").lower()))
+        counts[file.stem] = {word: number for word, number in sorted(words.items()) if number > 1}
+    rows = re.findall(r"^\| \[[^\]]+\]\(([\w-]+)\.md\) \| (.*?) \|$", (folder / "index.md").read_text(encoding="utf-8"), re.MULTILINE)
+    about = {page: "sclub" for page in counts} | {page: subject.replace("`", "") for page, subject in rows}
+    code = (ROOT / "docs/site/scorer.js").read_text(encoding="utf-8")
+    for name, value in (("COUNTS", counts), ("ABOUT", about)):
+        code = code.replace(f"{name} = {{}}", f"{name} = {json.dumps(value, separators=(',', ':'))}")
+    return code
 
 
 def main() -> None:
@@ -99,6 +127,7 @@ def main() -> None:
     (folder / "cli.md").write_text(reference.command_line(sclub), encoding="utf-8")
     (folder / "http-api.md").write_text(reference.http(ROOT / "docs/openapi.json"), encoding="utf-8")
     (folder / "python-api.md").write_text(reference.python(), encoding="utf-8")
+    folder.with_name("scorer.js").write_text(scorer(folder), encoding="utf-8")
 
 
 if __name__ == "__main__":

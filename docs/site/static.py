@@ -20,7 +20,7 @@ def check_output(block: Block, printed: str) -> None:
     """Compares a block with what was printed. White space does not count, and `…` stands for anything."""
     shown, got = block.code, printed
     if block.value == "numbers vary":
-        shown, got = (re.sub(r"-?\d[\d,.]*(e-?\d+)?", "0", text) for text in (shown, got))
+        shown, got = (re.sub(r"-?\d+(?:[.,]\d+)*(?:e-?\d+)?", "0", text) for text in (shown, got))
     pattern = " ?.*? ?".join(re.escape(normal(part)) for part in shown.split("…"))
     if not re.fullmatch(pattern, normal(got)):
         raise Mistake(f"{block.place}: the page shows\n{block.code}\nand this was printed\n{printed}")
@@ -31,6 +31,8 @@ def check_elsewhere(block: Block) -> None:
     path = ROOT / block.value
     if not path.is_file():
         raise Mistake(f"{block.place}: there is no file {block.value}")
+    if block.marker == "run by" and block.page.name not in path.read_text(encoding="utf-8"):
+        raise Mistake(f"{block.place}: {block.value} does not name this page, so it cannot run the block")
     if block.marker == "part of" and normal(block.code) not in normal(path.read_text(encoding="utf-8")):
         raise Mistake(f"{block.place}: the block is not a part of {block.value}")
 

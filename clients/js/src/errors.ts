@@ -8,11 +8,14 @@ export interface ErrorParts {
   requestId?: string | undefined;
   retryAfter?: number | undefined;
   mayBeDone?: boolean | undefined;
+  url?: string | undefined;
   cause?: unknown;
 }
 
 /** A call failed. The subclasses say what to do about it. */
 export class SclubError extends Error {
+  // Written out in each class: a bundler may shorten the names of classes.
+  override readonly name: string = "SclubError";
   /** The HTTP status; undefined if there was no answer. */
   readonly status: number | undefined;
   /** A stable code, such as `"unknown_item"`. */
@@ -28,7 +31,6 @@ export class SclubError extends Error {
 
   constructor(message: string, parts: ErrorParts = {}) {
     super(message, parts.cause === undefined ? undefined : { cause: parts.cause });
-    this.name = new.target.name;
     this.status = parts.status;
     this.code = parts.code ?? "";
     this.field = parts.field;
@@ -39,46 +41,81 @@ export class SclubError extends Error {
 }
 
 /** The server refuses the request as invalid (400, 413, 415, 422); `field` names what is wrong. */
-export class InvalidError extends SclubError {}
+export class InvalidError extends SclubError {
+  override readonly name: string = "InvalidError";
+}
 
 /** The key is missing or unknown (401). */
-export class UnauthorizedError extends SclubError {}
+export class UnauthorizedError extends SclubError {
+  override readonly name: string = "UnauthorizedError";
+}
 
 /** The key may not do this, or the page is one of another web site (403). */
-export class ForbiddenError extends SclubError {}
+export class ForbiddenError extends SclubError {
+  override readonly name: string = "ForbiddenError";
+}
 
 /** There is no such decision, item, user, cluster or space (404); `code` says which. */
-export class NotFoundError extends SclubError {}
+export class NotFoundError extends SclubError {
+  override readonly name: string = "NotFoundError";
+}
 
 /** The request leaves no item to choose from (404); the message says why, and `field` is the most frequent reason. */
-export class NoCandidatesError extends NotFoundError {}
+export class NoCandidatesError extends NotFoundError {
+  override readonly name: string = "NoCandidatesError";
+}
 
 /** The request conflicts with the state of the server (409). */
-export class ConflictError extends SclubError {}
+export class ConflictError extends SclubError {
+  override readonly name: string = "ConflictError";
+}
 
 /** The decision can no longer be answered (410): `code` is `"expired"`, or `"forgotten"` for a user who was forgotten. */
-export class GoneError extends SclubError {}
+export class GoneError extends SclubError {
+  override readonly name: string = "GoneError";
+}
 
 /** The server does not answer to the host name of the address (421). */
-export class WrongHostError extends SclubError {}
+export class WrongHostError extends SclubError {
+  override readonly name: string = "WrongHostError";
+}
 
 /** The server failed (500). Its log has the details. */
-export class InternalError extends SclubError {}
+export class InternalError extends SclubError {
+  override readonly name: string = "InternalError";
+}
 
 /** The server cannot do this (501), for example because it is a node of a cluster. */
-export class UnsupportedError extends SclubError {}
+export class UnsupportedError extends SclubError {
+  override readonly name: string = "UnsupportedError";
+}
 
 /** The server cannot serve the request now (408, 502, 503, 504): try again later. */
-export class UnavailableError extends SclubError {}
+export class UnavailableError extends SclubError {
+  override readonly name: string = "UnavailableError";
+}
 
 /** Too many requests (429); `retryAfter` says when to try again. */
-export class RateLimitedError extends UnavailableError {}
+export class RateLimitedError extends UnavailableError {
+  override readonly name: string = "RateLimitedError";
+}
 
 /** No connection, or no complete answer; `code` is `"unreachable"`, `"tls"`, `"broken"` or `"timeout"`. */
-export class ConnectionFailedError extends SclubError {}
+export class ConnectionFailedError extends SclubError {
+  override readonly name: string = "ConnectionFailedError";
+  /** The address that was asked. */
+  readonly url: string;
+
+  constructor(message: string, parts: ErrorParts = {}) {
+    super(message, parts);
+    this.url = parts.url ?? "";
+  }
+}
 
 /** No answer within the timeout. */
-export class TimedOutError extends ConnectionFailedError {}
+export class TimedOutError extends ConnectionFailedError {
+  override readonly name: string = "TimedOutError";
+}
 
 const BY_STATUS: Record<number, typeof SclubError> = {
   400: InvalidError,
@@ -104,65 +141,99 @@ const BY_STATUS: Record<number, typeof SclubError> = {
 export function errorOf(response: Response, body: string): SclubError {
   const { status, headers } = response;
   const detail = detailOf(body);
+  // A browser hides the status of a redirect.
+  const isRedirect = response.type === "opaqueredirect" || (status >= 300 && status < 400);
+  const target = headers.get("location");
+  const unsaid = isRedirect
+    ? `the server answered with a redirect${target === null ? "" : ` to ${target}`}, which is not followed; give the address that it leads to as url`
+    : `the server answered with HTTP status ${status} and no reason`;
   const kind = detail.code === "no_candidates" ? NoCandidatesError : (BY_STATUS[status] ?? SclubError);
-  return new kind(detail.message ?? `the server answered with HTTP status ${status} and no reason`, {
-    status,
-    code: detail.code,
-    field: detail.field ?? undefined,
+  return new kind(detail.message ?? unsaid, {
+    status: status === 0 ? undefined : status,
+    code: detail.code ?? (isRedirect ? "redirect" : ""),
+    field: detail.field,
     requestId: headers.get("x-request-id") ?? undefined,
     retryAfter: secondsOf(headers.get("retry-after")),
   });
 }
 
+/** The error for an answer that no sclub server gives. The request may have taken effect. */
+export function badAnswer(response: Response, cause?: unknown): SclubError {
+  const requestId = response.headers.get("x-request-id") ?? undefined;
+  const parts = { status: response.status, code: "bad_answer", requestId, mayBeDone: true, cause };
+  return new SclubError("the answer is not one of an sclub server", parts);
+}
+
+/** The error for a line of an answer that is not JSON; any other error is itself. */
+export function badAnswerOf(failed: unknown): unknown {
+  if (!(failed instanceof SyntaxError)) return failed;
+  return new SclubError("the answer is not one of an sclub server", { status: 200, code: "bad_answer", mayBeDone: true, cause: failed });
+}
+
 interface Detail {
-  message?: string;
-  code?: string;
-  field?: string | null;
+  message?: string | undefined;
+  code?: string | undefined;
+  field?: string | undefined;
 }
 
 /** The error in the body of an answer; empty if a proxy wrote it. */
 function detailOf(body: string): Detail {
   try {
-    const said = JSON.parse(body) as { error?: Detail; ready?: boolean; reason?: string };
+    const said = JSON.parse(body) as { error?: Record<string, unknown>; ready?: unknown; reason?: unknown };
     // `/readyz` has a reason instead.
-    if (said.ready === false) return { message: said.reason ?? "the server is not ready", code: "starting" };
-    return said.error ?? {};
+    if (said.ready === false) return { message: textOf(said.reason) ?? "the server is not ready", code: "starting" };
+    const { message, code, field } = said.error ?? {};
+    return { message: textOf(message), code: textOf(code), field: textOf(field) };
   } catch {
     return {};
   }
+}
+
+function textOf(value: unknown): string | undefined {
+  return typeof value === "string" && value !== "" ? value : undefined;
 }
 
 /** The seconds of the header Retry-After, which is a number or a date. */
 function secondsOf(header: string | null): number | undefined {
   if (header === null) return undefined;
   if (/^\d+$/.test(header.trim())) return Number(header);
-  const at = Date.parse(header);
+  // A date begins with the day of the week. `Date.parse` would take other texts too.
+  const at = /^[A-Z][a-z]+,? /.test(header) ? Date.parse(header) : NaN;
   return Number.isNaN(at) ? undefined : Math.max(0, (at - Date.now()) / 1000);
 }
 
 /** Codes of errors of Node.js at which nothing was sent. */
-const NOT_SENT = new Set([
-  "ECONNREFUSED",
-  "ENOTFOUND",
-  "EAI_AGAIN",
-  "EHOSTUNREACH",
-  "ENETUNREACH",
-  "UND_ERR_CONNECT_TIMEOUT",
-]);
+const NOT_SENT = new Set(["EAI_AGAIN", "ECONNREFUSED", "EHOSTUNREACH", "ENETUNREACH", "ENOTFOUND", "UND_ERR_CONNECT_TIMEOUT"]);
 
 /** Codes of OpenSSL for certificates that are not trusted. */
 const TLS = /^ERR_(TLS|SSL)_|CERT|UNABLE_TO_|INVALID_CA|HOSTNAME_MISMATCH/;
 
+interface Cause {
+  code?: unknown;
+  message?: unknown;
+  syscall?: unknown;
+  errors?: Cause[];
+}
+
+/** True if there was no connection, so that nothing was sent. */
+function isUnsent(cause: Cause): boolean {
+  // A host with several addresses has an error for each.
+  if (cause.errors !== undefined && cause.errors.length > 0) return cause.errors.every(isUnsent);
+  const isBefore = cause.syscall === "connect" || cause.syscall === "getaddrinfo" || cause.message === "bad port";
+  return isBefore || NOT_SENT.has(String(cause.code));
+}
+
 /** The error for a `fetch` that failed. A browser does not say why: the request may have been sent. */
 export function failureOf(url: string, failed: unknown): ConnectionFailedError {
-  const cause = (failed as { cause?: { code?: unknown; message?: unknown } } | undefined)?.cause;
-  const code = typeof cause?.code === "string" ? cause.code : "";
+  const cause = (failed as { cause?: Cause } | undefined)?.cause ?? {};
+  const code = typeof cause.code === "string" ? cause.code : "";
   const isTls = TLS.test(code);
-  const isSent = !isTls && !NOT_SENT.has(code);
-  const reason = [String(failed), cause?.message, code].filter(Boolean).join(": ");
+  const isSent = !isTls && !isUnsent(cause);
+  const reason = [String(failed), cause.message, code].filter(Boolean).join(": ");
   return new ConnectionFailedError(`no answer from ${url}: ${reason}`, {
     code: isTls ? "tls" : isSent ? "broken" : "unreachable",
     mayBeDone: isSent,
+    url,
     cause: failed,
   });
 }

@@ -1,5 +1,5 @@
 export { Client } from "./client.js";
-export type { ClientOptions } from "./client.js";
+export type { ClientOptions } from "./connection.js";
 export {
   ConflictError,
   ConnectionFailedError,
@@ -21,18 +21,25 @@ export type {
   CallOptions,
   CatalogueItem,
   Condition,
+  Experiment,
+  ExperimentRequest,
   ExportLine,
   FeedbackRequest,
   Id,
   Item,
+  ItemFigures,
   ItemPatch,
   ItemsPut,
+  Numbers,
   RawFields,
   Recommendation,
   RecommendOptions,
   RecommendRequest,
   Reward,
   RewardParts,
+  Space,
+  SpaceSettings,
+  StreamEvent,
   UserCard,
 } from "./types.js";
 export type { components, operations, paths } from "./openapi.js";

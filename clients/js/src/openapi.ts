@@ -29,8 +29,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Returns metrics for Prometheus. Those of spaces have the label `space`; the default space has none. A key of one space
-         *     gets those of its space, a key of all spaces gets all.
+         * Returns metrics for Prometheus.
+         * @description Those of spaces have the label `space`; the default space has none. A key of one space gets those of its space, a key of all spaces gets all.
          */
         get: operations["metrics"];
         put?: never;
@@ -65,7 +65,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Returns the contents of the data folder, as a file for `sclub restore`. Recommending and learning go on. */
+        /**
+         * Returns the contents of the data folder, as a file for `sclub restore`.
+         * @description Recommending and learning go on.
+         */
         get: operations["backup"];
         put?: never;
         post?: never;
@@ -102,8 +105,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Declares the number of users who exist before the first round, as in the paper. Optional: without it,
-         *     users exist once they appear.
+         * Declares the number of users who exist before the first round, as in the paper.
+         * @description Optional: without it, users exist once they appear.
          */
         post: operations["expect"];
         delete?: never;
@@ -191,8 +194,8 @@ export interface paths {
         get: operations["experiments"];
         put?: never;
         /**
-         * Starts an experiment: each arm serves its share of the users, by a hash of the user's id. Every arm learns from every
-         *     reward. An arm whose policy and constants are those in force is the running policy; other arms begin without knowledge.
+         * Starts an experiment: each arm serves its share of the users, by a hash of the user's id.
+         * @description Every arm learns from every reward. An arm whose policy and constants are those in force is the running policy; other arms begin without knowledge.
          */
         post: operations["start_experiment"];
         delete?: never;
@@ -211,8 +214,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Ends the experiment under way. The policy of the winner is in force from now on, and the policies of the other arms are
-         *     dropped. Rewards that come later for items that the experiment has shown are learned, and not counted in its results.
+         * Ends the experiment under way.
+         * @description The policy of the winner is in force from now on, and the policies of the other arms are dropped. Rewards that come later for items that the experiment has shown are learned, and not counted in its results.
          */
         post: operations["end_experiment"];
         delete?: never;
@@ -230,7 +233,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Learns the reward for an item that was shown. The reward is durable when the call returns. */
+        /**
+         * Learns the reward for an item that was shown.
+         * @description The reward is durable when the call returns.
+         */
         post: operations["feedback"];
         delete?: never;
         options?: never;
@@ -247,7 +253,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Learns the rewards of several users in one time slot. They are durable when the call returns. */
+        /**
+         * Learns the rewards of several users in one time slot.
+         * @description They are durable when the call returns.
+         */
         post: operations["feedback_batch"];
         delete?: never;
         options?: never;
@@ -263,8 +272,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Returns a page of the splits and merges, newest first, with the two sides of the inequality that caused
-         *     each. The latest 524,288 are kept.
+         * Returns a page of the splits and merges, newest first, with the two sides of the inequality that caused each.
+         * @description The latest 524,288 are kept.
          */
         get: operations["history"];
         put?: never;
@@ -285,10 +294,8 @@ export interface paths {
         /** Returns a page of the catalogue, or of the items that a search finds. */
         get: operations["items"];
         /**
-         * Inserts items into the catalogue, or replaces those with the same ids: one JSON object a line. An invalid
-         *     line ends the upload; the items of the lines before it stay. On a server with a transform (`--features`) a line may
-         *     have the raw fields of the item, such as its title, tags and price, in place of `features`; they are kept in `title`, `tags`,
-         *     `available` and `data`. An item that exists is replaced as a whole: a field that is not given has its default afterwards.
+         * Inserts items into the catalogue, or replaces those with the same ids: one JSON object a line.
+         * @description An invalid line ends the upload; the items of the lines before it stay. On a server with a transform (`--features`) a line may have the raw fields of the item, such as its title, tags and price, in place of `features`; they are kept in `title`, `tags`, `available` and `data`. An item that exists is replaced as a whole: a field that is not given has its default afterwards.
          */
         put: operations["put_items"];
         post?: never;
@@ -309,14 +316,16 @@ export interface paths {
         get: operations["item"];
         put?: never;
         post?: never;
-        /** Removes an item from the catalogue. Decisions that showed it still accept a reward. */
+        /**
+         * Removes an item from the catalogue.
+         * @description Decisions that showed it still accept a reward.
+         */
         delete: operations["remove_item"];
         options?: never;
         head?: never;
         /**
-         * Changes some fields of an item and returns the item. Fields that are not given stay. `data` is merged as in RFC 7396: objects
-         *     are merged, and null removes a field. On a server with a transform (`--features`) raw fields can be given too, and features
-         *     that the transform made are made anew; features that were sent stay.
+         * Changes some fields of an item and returns the item.
+         * @description Fields that are not given stay. `data` is merged as in RFC 7396: objects are merged, and null removes a field. On a server with a transform (`--features`) raw fields can be given too, and features that the transform made are made anew; features that were sent stay.
          */
         patch: operations["patch_item"];
         trace?: never;
@@ -328,10 +337,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * Returns the nodes of the cluster, and the owner of each partition; with `hash=true` also a hash of the state of each
-         *     partition that this node has, which takes time with many users.
-         */
+        /** Returns the nodes of the cluster, and the owner of each partition; with `hash=true` also a hash of the state of each partition that this node has, which takes time with many users. */
         get: operations["nodes"];
         put?: never;
         post?: never;
@@ -402,15 +408,14 @@ export interface paths {
         /** Returns a space. */
         get: operations["space"];
         /**
-         * Makes a space with some settings, by their names as flags of `sclub serve`. Limits that are not given are the
-         *     server's, and other settings have their defaults. A data folder that is in the place of the space already, for
-         *     example from `sclub restore`, is opened. Needs a key of all spaces.
+         * Makes a space with some settings, by their names as flags of `sclub serve`.
+         * @description Limits that are not given are the server's, and other settings have their defaults. A data folder that is in the place of the space already, for example from `sclub restore`, is opened. Needs a key of all spaces.
          */
         put: operations["make_space"];
         post?: never;
         /**
-         * Deletes a space with everything that it has learned. `confirm` must be the name of the space. Needs a key of all
-         *     spaces.
+         * Deletes a space with everything that it has learned.
+         * @description `confirm` must be the name of the space. Needs a key of all spaces.
          */
         delete: operations["delete_space"];
         options?: never;
@@ -425,10 +430,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * Returns the state of the server; with `hash=true` also a hash of everything learned, which takes time with
-         *     many users.
-         */
+        /** Returns the state of the server; with `hash=true` also a hash of everything learned, which takes time with many users. */
         get: operations["state"];
         put?: never;
         post?: never;
@@ -446,8 +448,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Streams changes as they happen (`change`, each as in the history) and a summary once a second (`state`), as
-         *     server-sent events. A slow client misses changes; `missed` has their number.
+         * Streams changes as they happen (`change`, each as in the history) and a summary once a second (`state`), as server-sent events.
+         * @description A slow client misses changes; `missed` has their number.
          */
         get: operations["stream"];
         put?: never;
@@ -466,8 +468,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Returns figures over time: requests, rewards and latencies. They are kept over restarts; up to a minute of them may be
-         *     missing after a crash. A node of a cluster has those of the requests that it answered.
+         * Returns figures over time: requests, rewards and latencies.
+         * @description They are kept over restarts; up to a minute of them may be missing after a crash. A node of a cluster has those of the requests that it answered.
          */
         get: operations["timeline"];
         put?: never;
@@ -490,8 +492,8 @@ export interface paths {
         put?: never;
         post?: never;
         /**
-         * Forgets a user: the user's statistics are removed from the cluster's sums, and earlier decisions for the
-         *     user no longer accept a reward. After a compaction no data of the user is in the data folder.
+         * Forgets a user: the user's statistics are removed from the cluster's sums, and earlier decisions for the user no longer accept a reward.
+         * @description After a compaction no data of the user is in the data folder.
          */
         delete: operations["forget"];
         options?: never;
@@ -507,8 +509,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Returns the items that the user would be recommended now, and their scores. It is no decision: nothing is recorded,
-         *     and context features are 0.
+         * Returns the items that the user would be recommended now, and their scores.
+         * @description It is no decision: nothing is recorded, later recommendations are not changed, and context features are 0. Items of equal score come in random order, as they do in a recommendation.
          */
         get: operations["preview"];
         put?: never;
@@ -527,9 +529,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Returns the last decisions of a user, with the rewards of their items. As many are kept as `--max-seen` says, of users
-         *     of the last time; after a restart they are read from the journal of the last hours. Without a journal there are no rewards, and a node of
-         *     a cluster has no decisions.
+         * Returns the last decisions of a user, with the rewards of their items.
+         * @description As many are kept as `--max-seen` says, of users of the last time; after a restart they are read from the journal of the last hours. In a cluster they are those of the nodes that follow the user's partition.
          */
         get: operations["recent"];
         put?: never;
@@ -1005,17 +1006,6 @@ export interface components {
              *     ]
              */
             rewards?: number[] | null;
-        } | {
-            reward: number;
-            rewards?: null;
-        } | {
-            item?: null;
-            reward?: null;
-            rewards: unknown[];
-        } | {
-            item?: null;
-            others: number;
-            reward?: null;
         };
         /** @description The result of feedback. */
         FeedbackResponse: {
@@ -1214,7 +1204,7 @@ export interface components {
         };
         /**
          * @description Changes of an item. A field that is absent stays as it is. A server with a transform also takes the raw fields that it makes
-         *     features from, such as `price`.
+         *     features from, such as `price`, and fields that the item's `data` has.
          */
         ItemPatch: {
             /** @description False if it must not be shown. */
@@ -1257,12 +1247,14 @@ export interface components {
              */
             counted_since?: number | null;
             /**
-             * @description With `counts=true`: the counts of each item of the page, in the same order. Absent otherwise, and if nothing is counted:
-             *     without a journal, and on a node of a cluster.
+             * @description With `counts=true`: the counts of each item of the page, in the same order; in a cluster, sums over its nodes. Absent otherwise,
+             *     and if nothing is counted because there is no journal (`--journal-days 0`).
              */
             counts?: components["schemas"]["ItemFigures"][] | null;
             /** @description The items. */
             items: components["schemas"]["CatalogueItem"][];
+            /** @description The nodes of a cluster that did not answer: what they counted is missing. Absent if there are none. */
+            missing_nodes?: string[];
             /** @description The value of `after` for the next page; null on the last one. */
             next?: string | null;
             /**
@@ -1428,12 +1420,16 @@ export interface components {
              * @description The number of users in that cluster.
              */
             cluster_users: number;
+            /**
+             * Format: double
+             * @description The share of recommendations that are drawn uniformly from the catalogue instead (`--explore-share`).
+             */
+            explore_share: number;
             /** @description The items, best first. */
             items: components["schemas"]["PreviewItem"][];
-            /**
-             * @description True if another recommendation may differ on the same rewards: the policy draws at random, or some
-             *     recommendations explore (`--explore-share`).
-             */
+            /** @description The policy that serves the user: that of an experiment's arm, if one is running. */
+            policy: string;
+            /** @description True if the policy draws at random, so that another recommendation may differ on the same rewards. */
             random: boolean;
         };
         /** @description An item of a recommendation that is not made. */
@@ -1483,6 +1479,8 @@ export interface components {
         RecentCard: {
             /** @description The decisions, newest first. */
             decisions: components["schemas"]["RecentDecision"][];
+            /** @description The nodes of a cluster that did not answer: decisions that they made are missing. Absent if there are none. */
+            missing_nodes?: string[];
         };
         /** @description A decision of a user. */
         RecentDecision: {
@@ -1590,12 +1588,6 @@ export interface components {
             ties?: "draw" | "order";
             /** @description The user's id. Users need no registration. */
             user: components["schemas"]["Id"];
-        } | {
-            items?: null;
-        } | {
-            candidates?: null;
-            filter?: null;
-            items: unknown[];
         };
         /** @description A recommendation. */
         RecommendResponse: {
@@ -1970,6 +1962,13 @@ export interface components {
             policy_title: string;
             /** @description The preset of its constants: `tuned`, `released`, or `default` for policies with one set only. */
             preset: string;
+            /**
+             * @description The raw fields of items that features are made from, and the kind of each: `text`, `tags` or `number`. Absent on a server
+             *     without a transform.
+             */
+            raw_fields?: {
+                [key: string]: string;
+            };
             /** @description The reason why the server is read-only. */
             read_only_reason?: string | null;
             /**
@@ -2099,6 +2098,11 @@ export interface components {
              * @description The number of rewards learned, with assumed ones.
              */
             rewards: number;
+            /**
+             * Format: int32
+             * @description The number of its seconds that were counted: fewer than it has if the server did not run all the time, or if it is not over.
+             */
+            seconds: number;
             /**
              * Format: int64
              * @description The number of users who have given a reward, at the end of the step.
@@ -2252,15 +2256,6 @@ export interface components {
             headers: {
                 /** @description The number of seconds after which to retry. Not in every answer */
                 "Retry-After"?: number;
-                [name: string]: unknown;
-            };
-            content: {
-                "application/json": components["schemas"]["ErrorBody"];
-            };
-        };
-        /** @description `unknown_space`: there is no such space, or no longer */
-        UnknownSpace: {
-            headers: {
                 [name: string]: unknown;
             };
             content: {
@@ -3023,8 +3018,30 @@ export interface operations {
         requestBody?: {
             content: {
                 /**
-                 * @example {"id": "i1", "features": [0.6, 0.8], "title": "Green tea", "tags": ["tea"], "data": {"price": 4.5}}
-                 *     {"id": "i2", "features": [1.0, 0.0], "available": false}
+                 * @example [
+                 *       {
+                 *         "data": {
+                 *           "price": 4.5
+                 *         },
+                 *         "features": [
+                 *           0.6,
+                 *           0.8
+                 *         ],
+                 *         "id": "i1",
+                 *         "tags": [
+                 *           "tea"
+                 *         ],
+                 *         "title": "Green tea"
+                 *       },
+                 *       {
+                 *         "available": false,
+                 *         "features": [
+                 *           1,
+                 *           0
+                 *         ],
+                 *         "id": "i2"
+                 *       }
+                 *     ]
                  */
                 "application/x-ndjson": components["schemas"]["ItemLine"][];
             };

@@ -4,8 +4,8 @@ import type { components, paths } from "./openapi.js";
 
 type Schemas = components["schemas"];
 
-/** The id of a user or an item. A whole number is the same id as its digits. */
-export type Id = Schemas["Id"];
+/** The id of a user or an item. A whole number is the same id as its digits. One above 2^53 must be a text or a BigInt. */
+export type Id = string | number | bigint;
 
 /** A recommendation: a `decision` and the items to show, best first. */
 export type Recommendation = Schemas["RecommendResponse"];
@@ -28,14 +28,37 @@ export type Condition = Schemas["Condition"];
 /** A line of the export: an item that was shown, and its reward. */
 export type ExportLine = Schemas["ExportLine"];
 
+/** How often an item was shown, and its rewards. */
+export type ItemFigures = Schemas["ItemFigures"];
+
+/** An experiment with its results. */
+export type Experiment = Schemas["ExperimentCard"];
+
+/** An experiment to start. */
+export type ExperimentRequest = Schemas["ExperimentRequest"];
+
+/** A space. */
+export type Space = Schemas["SpaceCard"];
+
+/** Settings of a space, by their names as flags of `sclub serve`. */
+export type SpaceSettings = Schemas["SpaceSettings"];
+
+/** An event of the stream. */
+export type StreamEvent =
+  | { event: "state"; data: Schemas["SecondCard"] }
+  | { event: "change"; data: Schemas["HistoryEntry"] }
+  | { event: "missed"; data: number };
+
 // A schema with `anyOf` is a union of which only one member has all properties; the others are conditions on some of them.
-type RecommendFields = Omit<Extract<Schemas["RecommendRequest"], { user: unknown }>, "user" | "items" | "candidates" | "filter">;
+type RecommendFields = Omit<Extract<Schemas["RecommendRequest"], { user: unknown }>, "user" | "items" | "candidates" | "exclude" | "filter">;
+
+/** Numbers: a list, or an array such as `Float32Array`. */
+export type Numbers = number[] | Float32Array | Float64Array;
 
 /** Options of `recommend`. Candidates are the whole catalogue, some of its items (`candidates`, `filter`), or `items`. */
-export type RecommendOptions = RecommendFields &
-  (
-    | { candidates?: Id[]; filter?: Record<string, Condition>; items?: never }
-    | { items: Schemas["InlineItem"][]; candidates?: never; filter?: never }
+export type RecommendOptions = RecommendFields & { exclude?: Iterable<Id> } & (
+    | { candidates?: Iterable<Id>; filter?: Record<string, Condition>; items?: never }
+    | { items: { id: Id; features: Numbers }[]; candidates?: never; filter?: never }
   );
 
 /** A request of a batch: a user, or a user with options. */
@@ -44,11 +67,11 @@ export type RecommendRequest = Id | ({ user: Id } & RecommendOptions);
 /** The reward of one item, of a list, or of everything that was shown. */
 export type RewardParts =
   | { reward: number; item?: Id; others?: number; rewards?: never }
-  | { rewards: number[]; others?: number; reward?: never; item?: never }
+  | { rewards: Numbers; others?: number; reward?: never; item?: never }
   | { others: number; reward?: never; rewards?: never; item?: never };
 
 /** A reward: of the first item, of the items in the order shown, or with more to it. */
-export type Reward = number | number[] | RewardParts;
+export type Reward = number | Numbers | RewardParts;
 
 /** Feedback of a batch. */
 export type FeedbackRequest = { decision: string | Recommendation } & RewardParts;
@@ -64,7 +87,7 @@ export interface RawFields {
 }
 
 /** An item to put into the catalogue: with its features, or with raw fields. */
-export type Item = Schemas["ItemLine"] | ({ id: Id } & RawFields);
+export type Item = (Omit<Schemas["ItemLine"], "id" | "features"> & { id: Id; features: Numbers }) | ({ id: Id } & RawFields);
 
 /** Options of every call. */
 export interface CallOptions {
@@ -81,9 +104,9 @@ export interface CallOptions {
 export type Method = "get" | "put" | "post" | "delete" | "patch";
 export type Path = keyof paths;
 
-/** The methods of a path. */
+/** The methods of a path whose answer is JSON. */
 export type MethodOf<P extends Path> = {
-  [M in Method]: paths[P][M] extends { responses: unknown } ? M : never;
+  [M in Method]: paths[P][M] extends { responses: { 200: { content: { "application/json": unknown } } } } ? M : never;
 }[Method];
 
 type Json<C> = C extends { "application/json": infer J } ? J : unknown;

@@ -60,10 +60,38 @@ await client.patchItem("tea", { available: "no" });
 for await (const item of client.items()) item.features.map((value) => value + 1);
 const count: number = (await client.user("anna")).count;
 
+for await (const item of client.items({ search: "tea", counts: true })) item.counts?.shown.toFixed();
+// @ts-expect-error there is no such option
+client.items({ find: "tea" });
+await client.recommend(7n, { candidates: new Set(["tea", 8]), exclude: [9n] });
+await client.putItems([{ id: 7n, features: new Float32Array([1, 0]) }]);
+await client.feedback(shown, new Float64Array([0, 1]));
+
+// What operators do.
+for await (const { event, data } of client.stream()) {
+  if (event === "state") data.rewards_per_second.toFixed();
+  else if (event === "change") data.round.toFixed();
+  else data.toFixed();
+}
+for await (const part of client.backup({ timeout: 1_000 })) part.byteLength.toFixed();
+await client.makeSpace("news", { dim: 3, policy: "sclub-soft" });
+// @ts-expect-error there is no such setting
+await client.makeSpace("news", { dimension: 3 });
+await client.startExperiment({ name: "trial", arms: [{ name: "a", policy: "sclub-soft", share: 100 }] });
+// @ts-expect-error the winner is missing
+await client.endExperiment("trial");
+// @ts-expect-error there is no such range
+await client.timeline("1h");
+const [cluster] = await client.clusters({ limit: 1 });
+cluster?.users.toFixed();
+(await client.recent("anna"))[0]?.items[0]?.reward?.toFixed();
+
 // Any call of the API.
 const { clusters } = await client.call("get", "/v1/clusters", { query: { limit: 5 } });
 const size: number = clusters[0]!.users;
 await client.call("put", "/v1/spaces/{space}", { path: { space: "news" }, body: { dim: 3 } });
+// @ts-expect-error the answer is not JSON
+await client.call("get", "/metrics", {});
 // @ts-expect-error there is no such path
 await client.call("get", "/v1/cluster", {});
 // @ts-expect-error the path has no such method

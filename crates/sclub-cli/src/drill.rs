@@ -1,9 +1,11 @@
 //! `sclub backup --drill`: restores a backup into a throwaway folder, serves it, and compares it with its source.
+//! `crate::cluster::drill` does the same for a cluster.
 
 use std::fs::File;
 use std::io::{self, BufRead, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
@@ -11,7 +13,9 @@ use sclub_server::engine::{self, Verified};
 use sclub_server::env::Env;
 use serde::Serialize;
 use serde_json::Value;
+use tempfile::TempDir;
 
+use crate::cluster::{Source, Stop, cluster_drill};
 use crate::files::print_line;
 use crate::keeping::{BackupArgs, backup_folder, download, explained, fetch};
 use crate::remote::{Remote, TrustArgs, block_on, call};
@@ -59,25 +63,77 @@ struct Known {
     hash: String,
 }
 
-/// Runs a drill and prints its result.
-pub fn drill(args: &BackupArgs) -> Result<ExitCode> {
-    let done = run(args);
-    if args.json {
-        let line = match &done {
-            Ok(drill) => serde_json::to_string(drill)?,
+/// The flags of a drill.
+#[derive(Debug, clap::Args)]
+pub struct DrillArgs {
+    /// Try the backup: restore it into a throwaway folder, serve that, and compare hashes of the state. Without --out the backup
+    /// is removed afterwards
+    #[arg(long, help_heading = "Drill")]
+    pub drill: bool,
+
+    /// Folder in which the throwaway folder is made; it must have room for the backup twice [default: that of the system]
+    #[arg(long, value_name = "DIR", requires = "drill", help_heading = "Drill")]
+    scratch: Option<PathBuf>,
+
+    /// Print the result of the drill as JSON
+    #[arg(long, requires = "drill", help_heading = "Drill")]
+    pub json: bool,
+
+    /// The program nats-server, for the backup of a cluster [default: SCLUB_NATS_SERVER, or the one on the path]
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "SCLUB_NATS_SERVER",
+        hide_env = true,
+        help_heading = "Drill"
+    )]
+    pub nats_server: Option<PathBuf>,
+}
+
+impl DrillArgs {
+    /// Makes the throwaway folder. It is removed when it is dropped, whatever comes.
+    pub fn scratch(&self) -> Result<TempDir> {
+        let mut maker = tempfile::Builder::new();
+        let maker = maker.prefix("sclub-drill-");
+        let scratch = match &self.scratch {
+            Some(folder) => maker.tempdir_in(folder),
+            None => maker.tempdir(),
+        };
+        let scratch =
+            scratch.context("cannot make a throwaway folder; --scratch names another place")?;
+        clean_up_on_signal(scratch.path().to_owned());
+        Ok(scratch)
+    }
+
+    /// Prints the result of a drill.
+    pub fn print<T: Serialize>(
+        &self,
+        done: Result<T>,
+        text: impl FnOnce(&T) -> String,
+    ) -> Result<ExitCode> {
+        if !self.json {
+            print_line(&text(&done?));
+            return Ok(ExitCode::SUCCESS);
+        }
+        let (line, code) = match &done {
+            Ok(drill) => (serde_json::to_string(drill)?, ExitCode::SUCCESS),
             Err(error) => {
                 let error = format!("{error:#}");
-                serde_json::json!({"ok": false, "error": error}).to_string()
+                let line = serde_json::json!({"ok": false, "error": error});
+                (line.to_string(), ExitCode::FAILURE)
             }
         };
         print_line(&line);
-        return Ok(match done {
-            Ok(_) => ExitCode::SUCCESS,
-            Err(_) => ExitCode::FAILURE,
-        });
+        Ok(code)
     }
-    print_line(&text(&done?));
-    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs a drill and prints its result.
+pub fn drill(args: &BackupArgs) -> Result<ExitCode> {
+    match &args.source.from {
+        Some(from) if from.is_dir() => cluster_drill(Source::Folder(from), &args.drill),
+        _ => args.drill.print(run(args), text),
+    }
 }
 
 fn text(drill: &Drill) -> String {
@@ -112,15 +168,7 @@ fn text(drill: &Drill) -> String {
 }
 
 fn run(args: &BackupArgs) -> Result<Drill> {
-    let mut maker = tempfile::Builder::new();
-    let maker = maker.prefix("sclub-drill-");
-    let scratch = match &args.scratch {
-        Some(folder) => maker.tempdir_in(folder),
-        None => maker.tempdir(),
-    };
-    // Removed at the end, whatever comes.
-    let scratch =
-        scratch.context("cannot make a throwaway folder; --scratch names another place")?;
+    let scratch = args.drill.scratch()?;
     let mut seconds = Seconds::default();
     let begun = Instant::now();
     let (file, source) = backup(args, scratch.path())?;
@@ -189,7 +237,8 @@ fn run(args: &BackupArgs) -> Result<Drill> {
     })
 }
 
-fn same(one: &str, hash: &str, other: &str, other_hash: &str) -> Result<()> {
+/// Compares two hashes.
+pub fn same(one: &str, hash: &str, other: &str, other_hash: &str) -> Result<()> {
     if hash != other_hash {
         bail!("{one} and {other} differ: their hashes are {hash} and {other_hash}");
     }
@@ -237,7 +286,8 @@ fn known(remote: &Remote) -> Result<Known> {
     })
 }
 
-fn get(remote: &Remote, path: &str) -> Result<Value> {
+/// The answer of a server, as JSON.
+pub fn get(remote: &Remote, path: &str) -> Result<Value> {
     block_on(async {
         let mut connection = remote.open().await?;
         call(&mut connection, "GET", path, b"").await
@@ -251,24 +301,83 @@ struct Served {
     export_lines: u64,
 }
 
-/// The server of the copy, a process of its own. It is killed at the end: all that it has acknowledged is durable.
-struct Server(Child);
+/// The processes of the drill. All of them end with it.
+static PROCESSES: Mutex<Vec<Arc<Mutex<Child>>>> = Mutex::new(Vec::new());
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+/// A process of a drill. It is killed at the end: all that it has acknowledged is durable.
+pub struct Process(Arc<Mutex<Child>>);
+
+impl Process {
+    /// Starts a process.
+    pub fn start(command: &mut Command) -> Result<Self> {
+        let program = command.get_program().to_string_lossy().into_owned();
+        let mut all = lock(&PROCESSES);
+        let spawned = command.spawn();
+        let process = spawned.with_context(|| format!("cannot start {program}"))?;
+        let process = Arc::new(Mutex::new(process));
+        all.push(Arc::clone(&process));
+        Ok(Self(process))
+    }
+
+    /// Returns true if the process has ended by itself.
+    pub fn has_ended(&self) -> bool {
+        !matches!(lock(&self.0).try_wait(), Ok(None))
     }
 }
 
-/// Serves a folder at a free port of this machine, asks the server, and stops it. It needs a key that nobody else has: other
-/// users of the machine must not read the copy.
-fn serve(data: &Path) -> Result<Served> {
+impl Drop for Process {
+    fn drop(&mut self) {
+        end(&self.0);
+    }
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn end(process: &Mutex<Child>) {
+    let mut process = lock(process);
+    // It may have ended by itself.
+    let _ = process.kill();
+    let _ = process.wait();
+}
+
+/// If this process is told to end, ends those of the drill, and removes the throwaway folder: it has the data of users.
+fn clean_up_on_signal(folder: PathBuf) {
+    std::thread::spawn(move || {
+        let waited = block_on(async {
+            Stop::listen()?.requested().await;
+            Ok(())
+        });
+        if waited.is_ok() {
+            // No other process is started from here on.
+            let all = lock(&PROCESSES);
+            all.iter().for_each(|process| end(process));
+            let removed = std::fs::remove_dir_all(&folder);
+            eprintln!(
+                "sclub: the drill was interrupted{}",
+                match removed {
+                    Ok(()) => String::new(),
+                    Err(error) => format!("; {} cannot be removed: {error}", folder.display()),
+                }
+            );
+            std::process::exit(1);
+        }
+    });
+}
+
+/// A password that nobody else has.
+pub fn secret() -> Result<String> {
     let mut secret = [0; 16];
     let random = &Env::real().random;
     random.fill(&mut secret).context("no random numbers")?;
-    let secret = secret.map(|byte| format!("{byte:02x}")).concat();
+    Ok(secret.map(|byte| format!("{byte:02x}")).concat())
+}
+
+/// Serves a copy at a free port of this machine: its process and its address. It needs a key that nobody else has: other users
+/// of the machine must not read the copy. `more` are settings by their environment variables, which only this user can read.
+pub fn serve_copy(data: &Path, more: &[(&str, &str)]) -> Result<(Process, Remote)> {
+    let secret = secret()?;
     let mut command = Command::new(std::env::current_exe().context("cannot find this program")?);
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
@@ -279,18 +388,22 @@ fn serve(data: &Path) -> Result<Served> {
     command
         .args(["serve", "--addr", "127.0.0.1:0", "--log", "error", "--data"])
         .arg(data)
+        .envs(more.iter().copied())
         .env(KEYS, format!("admin:drill:{secret}"))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    let mut server = Server(command.spawn().context("the copy cannot be served")?);
+    let server = Process::start(&mut command)?;
+    // Not locked while it is read.
+    let out = lock(&server.0).stdout.take();
     let mut line = String::new();
-    if let Some(out) = server.0.stdout.take() {
+    if let Some(out) = out {
         io::BufReader::new(out).read_line(&mut line)?;
     }
     let Some((_, url)) = line.split_once("listens on ") else {
         let mut said = String::new();
-        if let Some(errors) = &mut server.0.stderr {
+        let errors = lock(&server.0).stderr.take();
+        if let Some(mut errors) = errors {
             errors.read_to_string(&mut said)?;
         }
         bail!("the copy cannot be served: {}", said.trim());
@@ -299,7 +412,13 @@ fn serve(data: &Path) -> Result<Served> {
         key: Some(secret),
         ca: None,
     };
-    ask(&Remote::new(url.trim(), &trust)?)
+    Ok((server, Remote::new(url.trim(), &trust)?))
+}
+
+/// Serves a folder, asks the server, and stops it.
+fn serve(data: &Path) -> Result<Served> {
+    let (_server, remote) = serve_copy(data, &[])?;
+    ask(&remote)
 }
 
 fn ask(remote: &Remote) -> Result<Served> {

@@ -12,7 +12,7 @@ use sclub_server::engine::{self, FoldError};
 use sclub_server::env::Env;
 use sclub_server::store::StoreError;
 
-use crate::drill::drill;
+use crate::drill::{DrillArgs, drill};
 use crate::export_items;
 use crate::files::{create_private, part_of, prepare_file, print_line};
 use crate::progress;
@@ -55,8 +55,8 @@ pub struct BackupSourceArgs {
     #[arg(long, value_name = "URL", help_heading = "Server")]
     pub url: Option<String>,
 
-    /// File of a backup that a drill tries, in place of a new one
-    #[arg(long, value_name = "FILE", requires = "drill", help_heading = "Drill")]
+    /// Backup that a drill tries, in place of a new one: a file, or the folder of `sclub cluster backup`
+    #[arg(long, value_name = "PATH", requires = "drill", help_heading = "Drill")]
     pub from: Option<PathBuf>,
 }
 
@@ -69,18 +69,8 @@ pub struct BackupArgs {
     #[command(flatten)]
     pub trust: TrustArgs,
 
-    /// Try the backup: restore it into a throwaway folder, serve that, and compare hashes of the state. Without --out the backup
-    /// is removed afterwards
-    #[arg(long, help_heading = "Drill")]
-    pub drill: bool,
-
-    /// Folder in which the throwaway folder is made; it must have room for the backup twice [default: that of the system]
-    #[arg(long, value_name = "DIR", requires = "drill", help_heading = "Drill")]
-    pub scratch: Option<PathBuf>,
-
-    /// Print the result of the drill as JSON
-    #[arg(long, requires = "drill", help_heading = "Drill")]
-    pub json: bool,
+    #[command(flatten)]
+    pub drill: DrillArgs,
 
     /// File to write, complete or not at all
     #[arg(
@@ -142,7 +132,7 @@ pub fn backup(args: &BackupArgs) -> Result<ExitCode> {
         prepare_file(out)?;
     }
     let out = match &args.out {
-        Some(out) if !args.drill => out,
+        Some(out) if !args.drill.drill => out,
         _ => return drill(args),
     };
     let bytes = match (&args.source.data, &args.source.url) {

@@ -75,7 +75,11 @@ pub struct Refusal {
 
 impl std::fmt::Display for Refusal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "the server answered {}: {}", self.status, self.message)
+        write!(f, "the server answered {}: {}", self.status, self.message)?;
+        match self.status {
+            401 => f.write_str("; give this command a key with --key or SCLUB_KEY"),
+            _ => Ok(()),
+        }
     }
 }
 

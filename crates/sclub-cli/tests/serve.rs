@@ -202,7 +202,12 @@ fn what_is_wrong_is_named_with_where_it_comes_from() {
             &["bad.toml", "max-connections-per-address", "-1"],
         ),
         ("max-k == 3", &["bad.toml", "line 1"]),
-        ("[serve]\nmax-k = 3", &["bad.toml", "'serve'"]),
+        (
+            "[serve]\nmax-k = 3",
+            &["bad.toml", "'serve'", "in no section"],
+        ),
+        ("polcy = \"sclub\"", &["bad.toml", "'polcy'", "'policy'"]),
+        ("max-k = -1", &["bad.toml", "max-k", "-1", "a whole number"]),
     ] {
         let error = in_file(content);
         for word in words {
@@ -227,6 +232,18 @@ fn what_is_wrong_is_named_with_where_it_comes_from() {
         ),
         "{error}"
     );
+    for (name, value, must) in [
+        ("SCLUB_EXPLORE_SHARE", "2", "from 0 to 1"),
+        ("SCLUB_THREADS", "1000", "at most 256"),
+        ("SCLUB_FIT_THREADS", "1000", "at most 256"),
+        ("SCLUB_CONTEXT", "hour=1|", "from 1 to 64 bytes"),
+    ] {
+        let error = refused(folder.path(), &[(name, value)], &[]);
+        assert!(
+            error.contains(&format!("environment {name}: ")) && error.contains(must),
+            "{error}"
+        );
+    }
     let error = refused(folder.path(), &[], &["--dim", "many"]);
     assert!(
         error.contains("--dim") && !error.contains("environment"),
@@ -253,6 +270,8 @@ fn a_mistyped_variable_is_refused_with_the_nearest_name() {
         ("SCLUB_API_KEY", "SCLUB_API_KEYS"),
         ("SCLUB_CONFG", "SCLUB_CONFIG"),
         ("SCLUB_ALPHA_THETTA", "SCLUB_ALPHA_THETA"),
+        ("sclub_policy", "SCLUB_POLICY"),
+        ("SCLUB_max_k", "SCLUB_MAX_K"),
     ] {
         let error = refused(folder.path(), &[(mistyped, "x")], &[]);
         let expected =

@@ -1,4 +1,4 @@
-"""Real servers for tests, a proxy that loses answers, one for HTTP, and both clients under one interface."""
+"""Real servers for tests, one that answers what it is told, proxies, and both clients under one interface."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
@@ -192,6 +193,45 @@ def losing(server: Server) -> Iterator[Proxy]:
         proxy.close()
 
 
+class Answering:
+    """A server that gives the answers of a list, one after the other, and keeps the requests."""
+
+    def __init__(self, *answers: tuple[int, bytes] | tuple[int, bytes, dict[str, str]]) -> None:
+        self.requests: list[tuple[str, str, bytes]] = []
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def answer(self) -> None:
+                body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
+                outer.requests.append((self.command, self.path, body))
+                status, said, *headers = answers[min(len(outer.requests), len(answers)) - 1]
+                self.send_response(status)
+                for name, value in (headers[0] if headers else {}).items():
+                    self.send_header(name, value)
+                self.send_header("Content-Length", str(len(said)))
+                self.end_headers()
+                self.wfile.write(said)
+
+            do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = answer
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_port}"
+
+    def __enter__(self) -> Answering:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
 class Tunnel:
     """A proxy for HTTP with a password, as in ``HTTP_PROXY``: any address is that of one server."""
 
@@ -270,6 +310,14 @@ def certificate(
     files = ["-keyout", str(key), "-out", str(cert)]
     subprocess.run([*command.split(), *more, *files], check=True, capture_output=True)
     return cert, key
+
+
+def expired(cert: Path, key: Path) -> Path:
+    """The same certificate, signed by itself, whose time is over."""
+    made = cert.with_name(f"expired-{cert.name}")
+    files = ["-in", str(cert), "-signkey", str(key), "-out", str(made)]
+    subprocess.run(["openssl", "x509", "-days", "-1", *files], check=True, capture_output=True)
+    return made
 
 
 class OnLoop:

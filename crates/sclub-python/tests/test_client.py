@@ -15,7 +15,8 @@ import pytest
 
 import sclub
 from sclub._client_attempts import Answer, Attempts, Request
-from sclub._client_calls import Calls, warn_of_missing_nodes
+from sclub._client_calls import Calls
+from sclub._client_downloads import warn_of_missing_nodes
 from sclub.client import (
     AsyncClient,
     Client,

@@ -19,7 +19,9 @@ import pytest
 
 import sclub
 from sclub._client_attempts import Answer, Attempts
+from sclub._client_base import proxy_of
 from sclub._client_calls import Calls
+from sclub._client_errors import error_of
 from sclub.client import (
     AsyncClient,
     Client,
@@ -35,12 +37,14 @@ from sclub.client import (
 
 from server import (
     DRINKS,
+    REPOSITORY,
     Connect,
     Proxy,
     Server,
     certificate,
     client,
     connect,
+    expired,
     fresh,
     proxy,
     rewards,
@@ -119,6 +123,14 @@ def test_each_family_of_codes_has_a_class(status: int, code: str, kind: type, al
     assert kind.__name__ in sclub.__all__ and kind.__name__ in sclub.client.__all__
 
 
+def test_every_error_of_the_description_has_a_class() -> None:
+    paths = json.loads((REPOSITORY / "docs" / "openapi.json").read_text())["paths"]
+    calls = [call for path in paths.values() for call in path.values()]
+    statuses = {int(status) for call in calls for status in call["responses"]}
+    unknown = [status for status in statuses if type(error_of(status, b"", None)) is ServiceError]
+    assert [status for status in unknown if status >= 400] == []
+
+
 def test_errors_of_a_server_have_their_class_and_request_id(tmp_path: Path, connect: Connect) -> None:
     with serving(tmp_path / "data", "--rate", "20") as server:
         with connect(server.url, retries=0) as client:
@@ -189,6 +201,9 @@ def test_a_server_of_another_kind_is_found_out() -> None:
         ("http://x/?a=b", "no query"),
         ("http://x:y", "port"),
         ("http://me:secretsecret@x", "must not have a user"),
+        (" http://x", "spaces"),
+        ("http://x\n", "control characters"),
+        ("http://x..y", "not a valid name"),
     ],
 )
 def test_a_url_that_cannot_be_is_refused(url: str, said: str) -> None:
@@ -292,6 +307,10 @@ def test_verify_trusts_an_authority_a_context_the_environment_or_anybody(
         monkeypatch.setenv("SSL_CERT_FILE", str(authority[0]))
         assert rewards_by(True, server.url) == 0
         assert is_refused(stranger[0], server.url)
+    old = expired(cert, key)
+    with serving(tmp_path / "old", "--tls-cert", str(old), *flags[2:]) as server:
+        assert is_refused(old, server.url)
+        assert rewards_by(False, server.url) == 0
     with pytest.raises(FileNotFoundError):
         connect("https://127.0.0.1:9", verify=tmp_path / "missing.pem")
 
@@ -326,10 +345,47 @@ def test_a_proxy_of_the_environment_is_used(
             with pytest.raises(ConnectionFailed) as caught:
                 client.state()
             assert (caught.value.code, caught.value.may_be_done) == ("unreachable", False)
-        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1,[::1]")
         with connect(safe.url, verify=cert) as client:
             assert client.state()["rewards"] == 0
         assert len(tunnel.requests) == 2
+
+
+@pytest.mark.parametrize(
+    ("exceptions", "direct"),
+    [
+        ("", []),
+        ("*", ["127.0.0.1:80", "a.example", "b.a.example", "[::1]:80"]),
+        ("a.example", ["a.example", "b.a.example"]),
+        (".example", ["a.example", "b.a.example"]),
+        (" A.example , 127.0.0.1", ["127.0.0.1:80", "a.example", "b.a.example"]),
+        ("a.example:81,127.0.0.1:80", ["127.0.0.1:80"]),
+        ("127.0.0.0/8", ["127.0.0.1:80"]),
+        ("::1", ["[::1]:80"]),
+        ("[::1]", ["[::1]:80"]),
+        ("[::1]:81,ample", []),
+    ],
+)
+def test_hosts_without_a_proxy(
+    monkeypatch: pytest.MonkeyPatch, exceptions: str, direct: list[str]
+) -> None:
+    for name in ("http_proxy", "all_proxy", "no_proxy", "NO_PROXY", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HTTP_PROXY", "proxy:3128")
+    monkeypatch.setenv("NO_PROXY", exceptions)
+    hosts = ["127.0.0.1:80", "a.example", "b.a.example", "[::1]:80"]
+    assert [host for host in hosts if proxy_of(f"http://{host}") is None] == direct
+
+
+@pytest.mark.parametrize("proxy", ["socks5://me:secret@proxy:1", "ftp://proxy", "http://", "://"])
+def test_a_proxy_of_another_kind_is_refused(
+    monkeypatch: pytest.MonkeyPatch, connect: Connect, proxy: str
+) -> None:
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.setenv("HTTP_PROXY", proxy)
+    with pytest.raises(ValueError, match="must be an HTTP proxy") as caught:
+        connect("http://sclub.test")
+    assert "secret" not in str(caught.value)
 
 
 # Many at once

@@ -92,6 +92,9 @@ def test_a_frame_of_raw_fields_is_put_in_one_call(
     with connect(shop.url) as client:
         with pytest.raises(ValueError, match="column 'title' is not numeric.*raw=True"):
             client.put_items(frame, id="name")
+        # Numbers of rows would be other items.
+        with pytest.raises(ValueError, match="which column has the ids"):
+            client.put_items(frame, raw=True)
         assert client.put_items(frame, id="name", raw=True) == 24
         found = client.items()
         assert [found[film["id"]] for film in FILMS] == features_of(transform, *expected)

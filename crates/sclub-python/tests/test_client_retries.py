@@ -67,6 +67,7 @@ DONE = Answer(200, b'{"applied": [], "events": 0}')
         (Answer(504, b"a proxy"), True, False),
         (unavailable(408, "timeout"), True, False),
         (Answer(500, b""), False, False),
+        (Answer(302, b"", location="/"), False, False),
         (unavailable(422, "invalid"), False, False),
         (unavailable(410, "expired"), False, False),
     ],
@@ -83,6 +84,8 @@ def test_what_is_tried_again(outcome: Any, harmless: bool, other: bool) -> None:
     assert requests(calls().put_items({"a": [1]}, None, False), harmless) == 1 + harmless
     assert requests(calls().feedback_many([]), other) == 1 + other
     assert requests(calls().compact(1.0), other) == 1 + other
+    assert requests(calls().start_experiment("e", [], []), other) == 1 + other
+    assert requests(calls().end_experiment("e", "a"), other) == 1 + other
 
 
 def test_waits_grow_at_random_and_end_after_so_many() -> None:
@@ -99,7 +102,8 @@ def test_a_server_that_says_when_is_believed() -> None:
     calls = Calls(Attempts(3, uniform=lambda low, high: high))
     busy = [unavailable(429, "rate_limited", "7"), unavailable(503, "read_only", "5"), DONE]
     assert outcomes(calls.state(False), *busy)[0] == pytest.approx([7.1, 5.2])
-    assert outcomes(calls.state(False), unavailable(503, "overloaded", "3600")) == ([], 1)
+    assert outcomes(calls.state(False), unavailable(503, "overloaded", "60"), DONE)[0] == [60.1]
+    assert outcomes(calls.state(False), unavailable(503, "overloaded", "61")) == ([], 1)
 
 
 def test_too_many_requests_wait_as_long_as_they_are_told(

@@ -12,6 +12,7 @@ use std::collections::btree_map::Entry;
 use sclub::{ContextMode, MAX_DIM, MAX_MAGNITUDE};
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::json;
 use utoipa::ToSchema;
 
 use crate::identity::Misfit;
@@ -228,6 +229,36 @@ impl Context {
             }
         }
         Ok(encoded)
+    }
+
+    /// The JSON schema of the values that [`Context::encode`] takes.
+    pub fn schema(&self) -> serde_json::Value {
+        let features = self.features.iter().map(|feature| {
+            let schema = match &*feature.values {
+                [] => json!({
+                    "type": ["number", "boolean", "null"],
+                    "minimum": -MAX_MAGNITUDE,
+                    "maximum": MAX_MAGNITUDE
+                }),
+                values => {
+                    let values = values.iter().map(|value| json!(value));
+                    json!({"enum": values.chain([json!(null)]).collect::<Vec<_>>()})
+                }
+            };
+            (feature.name.clone(), schema)
+        });
+        let features: serde_json::Map<_, _> = features.collect();
+        json!({"type": ["object", "null"], "additionalProperties": false, "properties": features})
+    }
+
+    /// An example of a context.
+    pub fn example(&self) -> serde_json::Value {
+        let features = self.features.iter();
+        let values = features.map(|feature| match &*feature.values {
+            [] => (feature.name.clone(), json!(0.75)),
+            values => (feature.name.clone(), json!(values[0])),
+        });
+        values.collect::<serde_json::Map<_, _>>().into()
     }
 
     /// The values that an encoded context stands for. Features that are 0 throughout are left out.

@@ -14,7 +14,8 @@ use sclub::Outlook;
 
 use self::text::arm_gauges;
 pub(crate) use self::text::metric;
-pub use self::text::{joined, labelled};
+pub use self::text::{joined, labelled, ready_metric};
+use crate::engine::MIN_REWARDS;
 use crate::experiment::Experiments;
 use crate::latency::{Latencies, Window};
 use crate::locks::lock;
@@ -189,6 +190,12 @@ impl Default for Meters {
     }
 }
 
+/// The number of users of a state, and the figures of its policy, if it has fits.
+fn outlook(state: &State) -> Option<(f64, Outlook)> {
+    let outlook = state.policy()?.inspect().outlook()?;
+    Some((state.users().len() as f64, outlook))
+}
+
 fn counter(name: &'static str, help: &'static str) -> Counter {
     describe_counter!(name, help);
     counter!(name)
@@ -335,6 +342,14 @@ impl Meters {
         self.accumulated_reward.set(sum(&|state| state.rewards().1));
         let clusters = owned.iter().map(|engine| engine.state().clusters()).max();
         self.clusters.set(clusters.unwrap_or(0) as f64);
+        let outlooks = owned.iter().filter_map(|engine| outlook(&engine.state()));
+        self.outlooks(&outlooks.collect::<Vec<_>>());
+        // A partition with few rewards does not tell.
+        let warns = |engine: &&crate::engine::Engine| engine.reward_warning().is_some();
+        let has_few = |engine: &crate::engine::Engine| engine.state().rewards().0 < MIN_REWARDS;
+        let are_equal =
+            owned.iter().any(warns) && owned.iter().all(|engine| has_few(engine) || warns(engine));
+        self.rewards(are_equal, 0);
         self.items.set(items as f64);
         self.queue.set(
             owned
@@ -412,15 +427,26 @@ impl Meters {
         self.items.set(items as f64);
         self.rounds.set(state.rounds() as f64);
         self.events.set(state.events() as f64);
-        // A policy without fits has no such values.
-        let outlook = state.policy().and_then(|policy| policy.inspect().outlook());
-        let figure = |of: fn(&Outlook) -> f64| outlook.as_ref().map_or(f64::NAN, of);
-        self.unplaced.set(figure(|outlook| outlook.unplaced));
+        self.outlooks(outlook(state).as_slice());
+    }
+
+    /// Sets the gauges of the clustering to figures over states, each with its number of users. A policy without fits has none.
+    fn outlooks(&self, all: &[(f64, Outlook)]) {
+        let sum = |of: fn(&Outlook) -> f64| match all.is_empty() {
+            true => f64::NAN,
+            false => all.iter().map(|(_, outlook)| of(outlook)).sum(),
+        };
         self.effective
-            .set(figure(|outlook| outlook.effective_parameters));
-        self.gain.set(figure(|outlook| outlook.gain));
-        self.used
-            .set(figure(|outlook| f64::from(u8::from(outlook.used))));
+            .set(sum(|outlook| outlook.effective_parameters));
+        self.gain.set(sum(|outlook| outlook.gain));
+        let count = all.len() as f64;
+        let used = sum(|outlook| f64::from(u8::from(outlook.used)));
+        self.used.set((used / count).floor());
+        let users: f64 = all.iter().map(|(users, _)| users.max(1.0)).sum();
+        let unplaced = all
+            .iter()
+            .map(|(of, outlook)| outlook.unplaced * of.max(1.0));
+        self.unplaced.set(unplaced.sum::<f64>() / users);
     }
 
     /// Sets the gauges of rewards: whether all are equal, and the number of decisions that wait for theirs.

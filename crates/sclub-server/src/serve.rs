@@ -14,7 +14,7 @@ use crate::edge::{self, Audit, EdgeOptions, Guard, Keys, Reload, Site};
 use crate::engine::OpenError;
 use crate::env::Env;
 use crate::identity::Identity;
-use crate::settings::Settings;
+use crate::settings::{MAX_THREADS, Settings};
 use crate::spaces::Spaces;
 use crate::store::{Folder, StoreError};
 use crate::traces::{Routes, Traces};
@@ -339,7 +339,6 @@ pub(crate) fn check(settings: &Settings) -> Result<(), String> {
             return refused(format!("{name} is 0; it must be at least 1"));
         }
     }
-    const MAX_THREADS: usize = 256;
     if settings.threads > MAX_THREADS {
         return refused(format!(
             "threads is {}; it must be at most {MAX_THREADS}",

@@ -15,6 +15,9 @@ use crate::identity::servable;
 /// The maximum of [`Settings::propensities`].
 pub const MAX_PROPENSITIES: u32 = 10_000;
 
+/// The maximum of [`Settings::threads`] and [`Settings::fit_threads`].
+pub const MAX_THREADS: usize = 256;
+
 /// The settings of a server. Each is a flag of `sclub serve`, an environment variable `SCLUB_…`, and a line
 /// of a TOML file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -23,6 +26,7 @@ pub struct Settings {
     /// The data folder.
     pub data: PathBuf,
     /// The address to listen on.
+    #[serde(deserialize_with = "deserialize_address")]
     pub addr: SocketAddr,
     /// A policy that can be served ([`servable`]); by default the folder's.
     pub policy: Option<String>,
@@ -208,6 +212,27 @@ impl Settings {
             _ => Vec::new(),
         }
     }
+}
+
+/// Parses an address to listen on: an IP address with a port, or `localhost:PORT`, which is 127.0.0.1.
+///
+/// # Errors
+/// If it is neither.
+pub fn parse_address(text: &str) -> Result<SocketAddr, String> {
+    let numeric = match text.strip_prefix("localhost:") {
+        Some(port) => format!("127.0.0.1:{port}"),
+        None => text.to_owned(),
+    };
+    numeric.parse().map_err(|_| {
+        format!(
+            "{text:?} is not an IP address with a port; write it as 127.0.0.1:8080, localhost:8080 or [::]:8080"
+        )
+    })
+}
+
+fn deserialize_address<'a, D: Deserializer<'a>>(from: D) -> Result<SocketAddr, D::Error> {
+    let text = String::deserialize(from)?;
+    parse_address(&text).map_err(D::Error::custom)
 }
 
 /// The constants of all policies that can be served, each name once.

@@ -1,7 +1,7 @@
 //! Figures over time, for the page: by the second for ten minutes, by the minute for a day, by the hour for sixty days.
 //!
 //! They are sums over all users, and no part of the state. A server writes them to the file `figures` of its data folder about
-//! once a minute, with the counts of items. If that file is missing or damaged, they begin anew.
+//! once a minute. If that file is missing or damaged, they begin anew.
 //!
 //! Steps are stored in the order in which they came, up to a number of each length, and are sorted when they are read. So
 //! steps of a time when the clock was wrong are not shown, and hide none of the others.
@@ -10,9 +10,9 @@ use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::ItemCount;
 use crate::latency::Latencies;
 use crate::meters::Summary;
+use crate::store::SmallFile;
 
 /// A time span that can be shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -56,6 +56,8 @@ impl Range {
 pub struct Point {
     /// Its start, in milliseconds since 1970.
     pub at: u64,
+    /// The number of its seconds that were counted: fewer than it has if the server did not run, or if it is not over.
+    pub seconds: u32,
     /// The number of recommendations.
     pub recommends: u64,
     /// The number of feedbacks.
@@ -79,6 +81,7 @@ pub struct Point {
 impl Point {
     /// Joins the later part of a step that the clock went back into.
     fn join(&mut self, later: &Self) {
+        self.seconds += later.seconds;
         self.recommends += later.recommends;
         self.feedbacks += later.feedbacks;
         self.rewards += later.rewards;
@@ -107,6 +110,7 @@ impl OpenStep {
         let before = self.point;
         self.point = Point {
             at: before.at,
+            seconds: before.seconds + 1,
             recommends: before.recommends + summary.recommends,
             feedbacks: before.feedbacks + summary.feedbacks,
             rewards: before.rewards + summary.rewards,
@@ -180,36 +184,51 @@ impl Timeline {
     }
 }
 
-/// The contents of the file `figures`.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Figures {
-    /// Figures over time.
-    pub timeline: Timeline,
-    /// Counts of items, and the time since when they are counted.
-    pub items: Option<(u64, Vec<ItemCount>)>,
-}
-
-impl Figures {
+/// The contents of a file with figures.
+pub trait Figures: Serialize + for<'a> Deserialize<'a> {
     /// The number of the format.
-    const FORMAT: u8 = 1;
+    const FORMAT: u8;
 
     /// The bytes of the file.
-    pub fn encode(&self) -> Vec<u8> {
+    fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![Self::FORMAT];
         bytes.extend(postcard::to_stdvec(self).expect("plain data"));
         bytes
     }
 
     /// Decodes the bytes of the file; `None` if they are of another format or damaged.
-    pub fn decode(bytes: &[u8]) -> Option<Self> {
+    fn decode(bytes: &[u8]) -> Option<Self> {
         let rest = bytes.strip_prefix(&[Self::FORMAT])?;
-        let mut figures: Self = postcard::from_bytes(rest).ok()?;
-        for (range, steps) in Range::ALL.into_iter().zip(&mut figures.timeline.0) {
-            let excess = (steps.closed.len() + 1).saturating_sub(range.steps());
-            steps.closed.drain(..excess);
-        }
-        Some(figures)
+        postcard::from_bytes(rest).ok()
     }
+
+    /// Writes a file. Returns true if it is written; else there is a warning.
+    fn write(&self, file: &SmallFile) -> bool {
+        let written = file.write(&self.encode());
+        if let Err(error) = &written {
+            tracing::warn!(%error, "the figures of the page cannot be written");
+        }
+        written.is_ok()
+    }
+
+    /// Reads a file; `None` if there is none. If it cannot be read, there is a warning.
+    fn read(file: &SmallFile) -> Option<Self> {
+        let error = match file.read() {
+            Ok(None) => return None,
+            Ok(Some(bytes)) => match Self::decode(&bytes) {
+                Some(figures) => return Some(figures),
+                None => "it cannot be decoded".to_owned(),
+            },
+            Err(error) => error.to_string(),
+        };
+        let path = file.path().display();
+        tracing::warn!(%path, error, "the figures of the page cannot be read; they begin anew");
+        None
+    }
+}
+
+impl Figures for Timeline {
+    const FORMAT: u8 = 2;
 }
 
 #[cfg(test)]
@@ -248,6 +267,11 @@ mod tests {
         let seconds = timeline.points(Range::Minutes, end);
         assert_eq!(seconds.len(), 150);
         assert!(seconds.iter().all(|p| p.recommends == 2 && p.rewards == 1));
+        // Each has the seconds that were counted, so a rate is right while a step is not over.
+        let counted = |points: &[Point]| -> Vec<u32> { points.iter().map(|p| p.seconds).collect() };
+        assert_eq!(counted(&minutes), [60, 60, 30]);
+        assert_eq!(counted(&timeline.points(Range::Days, end)), [150]);
+        assert!(seconds.iter().all(|p| p.seconds == 1));
         assert!((minutes[0].reward_sum - 30.0).abs() < 1e-9);
     }
 
@@ -267,11 +291,7 @@ mod tests {
         }
         assert_eq!(timeline.points(Range::Day, end).len(), 1440);
         assert_eq!(timeline.points(Range::Days, end).len(), 1440);
-        let bytes = Figures {
-            timeline,
-            items: None,
-        }
-        .encode();
+        let bytes = timeline.encode();
         assert!(bytes.len() < 200_000, "{}", bytes.len());
     }
 
@@ -297,16 +317,14 @@ mod tests {
 
     #[test]
     fn a_file_of_figures_is_read_back_and_a_damaged_one_is_not() {
-        let mut figures = Figures::default();
+        let mut timeline = Timeline::default();
         for n in 0..5_000 {
-            let timeline = &mut figures.timeline;
             timeline.add(NOW + 1000 * n, &second(3, 2, 1.5), n, 1);
         }
-        figures.items = Some((NOW, vec![ItemCount::default()]));
-        let bytes = figures.encode();
-        assert_eq!(Figures::decode(&bytes), Some(figures));
-        assert_eq!(Figures::decode(&bytes[..bytes.len() / 2]), None);
-        assert_eq!(Figures::decode(&bytes[1..]), None);
-        assert_eq!(Figures::decode(&[]), None);
+        let bytes = timeline.encode();
+        assert_eq!(Timeline::decode(&bytes), Some(timeline));
+        assert_eq!(Timeline::decode(&bytes[..bytes.len() / 2]), None);
+        assert_eq!(Timeline::decode(&bytes[1..]), None);
+        assert_eq!(Timeline::decode(&[]), None);
     }
 }

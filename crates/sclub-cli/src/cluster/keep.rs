@@ -1,18 +1,22 @@
 //! Backups of a cluster: a file for each partition and for the catalogue, which `sclub restore` reads too.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, bail};
-use sclub_server::cluster::{Cluster, backup_group};
+use sclub_server::cluster::bus::Bus;
+use sclub_server::cluster::nats::NatsBus;
+use sclub_server::cluster::{Cluster, backup_group, checksum};
 use sclub_server::engine::{Restored, read_backup};
 use sclub_server::env::Env;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 use super::LinkArgs;
+use crate::drill::DrillArgs;
 use crate::files::{create_private, create_private_folder, print_line};
 
 /// The name of the file that describes a backup. It is written last.
@@ -20,22 +24,40 @@ const INDEX: &str = "cluster.json";
 
 /// The description of a backup.
 #[derive(Debug, Serialize, Deserialize)]
-struct Index {
+pub struct Index {
     #[serde(flatten)]
     cluster: Cluster,
     /// The last batch of each group.
-    last: std::collections::BTreeMap<String, u64>,
+    last: BTreeMap<String, u64>,
+    /// A checksum of the rest; backups of earlier versions have none.
+    #[serde(default)]
+    checksum: Option<String>,
+}
+
+impl Index {
+    fn sum(&self) -> Result<String> {
+        Ok(checksum(&serde_json::to_vec(&(&self.cluster, &self.last))?))
+    }
+}
+
+/// What a backup has: the cluster, and the state of each group.
+pub struct Contents {
+    pub cluster: Cluster,
+    pub states: Vec<(String, Restored)>,
 }
 
 /// The flags of `sclub cluster backup`.
 #[derive(Debug, clap::Args)]
 pub struct BackupArgs {
     /// Folder for the files; it must be empty or not exist. They contain the key that seals decisions
-    #[arg(long, value_name = "DIR")]
-    out: PathBuf,
+    #[arg(long, value_name = "DIR", required_unless_present = "drill")]
+    pub out: Option<PathBuf>,
 
     #[command(flatten)]
-    link: LinkArgs,
+    pub drill: DrillArgs,
+
+    #[command(flatten)]
+    pub link: LinkArgs,
 }
 
 /// The flags of `sclub cluster restore`.
@@ -54,59 +76,117 @@ pub struct RestoreArgs {
 }
 
 /// Writes a backup.
-pub async fn backup(args: &BackupArgs) -> Result<ExitCode> {
-    let (bus, cluster) = args.link.join().await?;
-    let cannot = || format!("cannot write {}", args.out.display());
-    create_private_folder(&args.out).with_context(cannot)?;
-    if fs::read_dir(&args.out)?.next().is_some() {
-        bail!("{} is not empty", args.out.display());
-    }
-    let mut last = std::collections::BTreeMap::new();
+pub async fn backup(link: &LinkArgs, out: &Path) -> Result<ExitCode> {
+    let (bus, cluster) = link.join().await?;
+    prepare(out)?;
+    let mut last = BTreeMap::new();
     for group in Cluster::streams(cluster.partitions) {
-        let path = file_of(&args.out, &group);
-        let mut make =
-            || Ok(Box::new(BufWriter::new(create_private(&path)?)) as Box<dyn Write + Send>);
-        let at = backup_group(&*bus, &group, &mut make)
-            .await
-            .map_err(|error| anyhow!(error))?;
-        let bytes = fs::metadata(&path)?.len();
+        let at = write(&*bus, &group, out).await?;
+        let bytes = fs::metadata(file_of(out, &group))?.len();
         print_line(&format!("{group}: up to batch {at}, {bytes} bytes"));
         last.insert(group, at);
     }
-    let index = Index { cluster, last };
-    let mut file = create_private(&args.out.join(INDEX)).with_context(cannot)?;
-    file.write_all(&serde_json::to_vec_pretty(&index)?)
-        .with_context(cannot)?;
-    print_line(&format!("the backup is in {}", args.out.display()));
+    finish(cluster, last, out)?;
+    print_line(&format!("the backup is in {}", out.display()));
     Ok(ExitCode::SUCCESS)
 }
 
-fn file_of(folder: &Path, group: &str) -> PathBuf {
+/// Makes the folder of a backup.
+pub fn prepare(out: &Path) -> Result<()> {
+    let cannot = || format!("cannot write {}", out.display());
+    create_private_folder(out).with_context(cannot)?;
+    if fs::read_dir(out).with_context(cannot)?.next().is_some() {
+        bail!("{} is not empty", out.display());
+    }
+    Ok(())
+}
+
+/// Writes the file of a group. Returns its last batch.
+pub async fn write(bus: &dyn Bus, group: &str, out: &Path) -> Result<u64> {
+    let path = file_of(out, group);
+    let mut make = || Ok(Box::new(BufWriter::new(create_private(&path)?)) as Box<dyn Write + Send>);
+    let written = backup_group(bus, group, &mut make).await;
+    let at = written.map_err(|error| anyhow!(error))?;
+    // The index, which says that the backup is whole, must not be durable before the files are.
+    let file = File::open(&path).and_then(|file| file.sync_all());
+    file.with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(at)
+}
+
+/// Writes the description of a backup, which makes it whole.
+pub fn finish(cluster: Cluster, last: BTreeMap<String, u64>, out: &Path) -> Result<()> {
+    let mut index = Index {
+        cluster,
+        last,
+        checksum: None,
+    };
+    index.checksum = Some(index.sum()?);
+    let path = out.join(INDEX);
+    let cannot = || format!("cannot write {}", path.display());
+    let mut file = create_private(&path).with_context(cannot)?;
+    file.write_all(&serde_json::to_vec_pretty(&index)?)
+        .and_then(|()| file.sync_all())
+        .with_context(cannot)
+}
+
+/// The file of a group.
+pub fn file_of(folder: &Path, group: &str) -> PathBuf {
     folder.join(format!("{group}.backup"))
 }
 
 /// Makes a cluster from a backup.
 pub async fn restore(args: &RestoreArgs) -> Result<ExitCode> {
-    let index = args.from.join(INDEX);
-    let index = fs::read(&index).with_context(|| format!("cannot read {}", index.display()))?;
-    let index: Index = serde_json::from_slice(&index).context("cluster.json is damaged")?;
-    let mut cluster = index.cluster;
+    // Everything is read and checked before anything is made.
+    let mut contents = read(&args.from, &std::env::temp_dir())?;
+    let cluster = &mut contents.cluster;
     cluster.replicas = args.replicas.unwrap_or(cluster.replicas);
     let bus = args.link.connect().await?;
-    Cluster::check_absent(&*bus)
-        .await
-        .map_err(|error| anyhow!(error))?;
-    let groups = Cluster::streams(cluster.partitions);
-    // Everything is read and checked before anything is made.
-    let mut states = Vec::new();
-    for group in &groups {
-        let path = file_of(&args.from, group);
-        let mut file =
-            File::open(&path).with_context(|| format!("cannot read {}", path.display()))?;
-        let scratch = tempfile::tempdir()?;
-        let read = read_backup(&Env::real(), &mut file, &scratch.path().join("data"));
-        let restored = read.with_context(|| format!("{}", path.display()))?;
-        let expected = index.last.get(group).copied().unwrap_or(0);
+    make(&bus, &contents).await?;
+    for (group, restored) in &contents.states {
+        print_line(&format!("{group}: up to batch {}", restored.position()));
+    }
+    print_line("the cluster is made; start nodes with new data folders");
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Reads the description of a backup.
+pub fn index(from: &Path) -> Result<Index> {
+    let path = from.join(INDEX);
+    let index = fs::read(&path).with_context(|| {
+        format!(
+            "cannot read {}, which the folder of a whole cluster backup has",
+            path.display()
+        )
+    })?;
+    let index: Index = serde_json::from_slice(&index).context("cluster.json is damaged")?;
+    let groups = Cluster::streams(index.cluster.partitions);
+    let is_known = |group: &String| index.last.contains_key(group);
+    if groups.len() != index.last.len() || !groups.iter().all(is_known) {
+        bail!(
+            "cluster.json is damaged: it names {} partitions and the groups {:?}",
+            index.cluster.partitions,
+            index.last.keys()
+        );
+    }
+    if let Some(sum) = &index.checksum
+        && *sum != index.sum()?
+    {
+        bail!(
+            "cluster.json is damaged: its checksum is {sum}, and that of its contents {}",
+            index.sum()?
+        );
+    }
+    Ok(index)
+}
+
+/// Reads a backup, by way of a throwaway folder in `scratch`, and checks that its files belong together.
+pub fn read(from: &Path, scratch: &Path) -> Result<Contents> {
+    let index = index(from)?;
+    let mut states: Vec<(String, Restored)> = Vec::new();
+    for group in Cluster::streams(index.cluster.partitions) {
+        let path = file_of(from, &group);
+        let restored = read_group(&path, scratch)?;
+        let expected = index.last[&group];
         if restored.position() != expected {
             bail!(
                 "{} ends at batch {}, not {expected}",
@@ -114,34 +194,55 @@ pub async fn restore(args: &RestoreArgs) -> Result<ExitCode> {
                 restored.position()
             );
         }
-        states.push(restored);
+        if let Some((first, other)) = states.first()
+            && other.identity != restored.identity
+        {
+            bail!(
+                "{} is of another cluster than {}",
+                path.display(),
+                file_of(from, first).display()
+            );
+        }
+        states.push((group, restored));
     }
-    let streams: Vec<(String, u64)> = groups
+    Ok(Contents {
+        cluster: index.cluster,
+        states,
+    })
+}
+
+/// Reads the file of a group.
+pub fn read_group(path: &Path, scratch: &Path) -> Result<Restored> {
+    let mut file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let scratch = tempfile::tempdir_in(scratch).context("cannot make a throwaway folder")?;
+    let read = read_backup(&Env::real(), &mut file, &scratch.path().join("data"));
+    read.with_context(|| format!("{}", path.display()))
+}
+
+/// Makes a cluster.
+pub async fn make(bus: &NatsBus, contents: &Contents) -> Result<()> {
+    let absent = Cluster::check_absent(bus).await;
+    absent.map_err(|error| anyhow!(error))?;
+    let Contents { cluster, states } = contents;
+    let streams: Vec<(String, u64)> = states
         .iter()
-        .zip(&states)
         .map(|(group, restored)| (group.clone(), restored.position() + 1))
         .collect();
     bus.init_from(&streams, cluster.replicas).await?;
-    for (group, restored) in groups.iter().zip(&states) {
-        put(&*bus, group, restored).await?;
-        print_line(&format!("{group}: up to batch {}", restored.position()));
+    for (group, restored) in states {
+        put(bus, group, restored).await?;
     }
-    let Some(identity) = states.first().map(|restored| restored.identity.encode()) else {
+    let Some((_, first)) = states.first() else {
         bail!("the backup is empty");
     };
-    let env = Env::real();
-    let made = cluster.restore(&*bus, &env, identity.into());
+    let (env, identity) = (Env::real(), first.identity.encode());
+    let made = cluster.clone().restore(bus, &env, identity.into());
     made.await.map_err(|error| anyhow!(error))?;
-    print_line("the cluster is made; start nodes with new data folders");
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// Stores the state of a group as a snapshot.
-async fn put(
-    bus: &dyn sclub_server::cluster::bus::Bus,
-    group: &str,
-    restored: &Restored,
-) -> Result<()> {
+async fn put(bus: &dyn Bus, group: &str, restored: &Restored) -> Result<()> {
     const PIECE: usize = 1 << 20;
     let mut bytes = Vec::new();
     restored.state.save(&mut bytes)?;

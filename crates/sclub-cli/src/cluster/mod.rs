@@ -1,7 +1,11 @@
 //! `sclub cluster`: make a cluster, look at it, move partitions, and try one out.
 
+mod drill;
 mod keep;
 mod up;
+
+pub use self::drill::{Source, cluster_drill};
+pub use self::up::Stop;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -39,7 +43,7 @@ pub enum ClusterCommand {
     Drain(DrainArgs),
     /// Forget a node that will not come back, with its journal
     Remove(RemoveArgs),
-    /// Write a backup of all partitions, a file for each
+    /// Write a backup of all partitions, a file for each, or try one
     Backup(keep::BackupArgs),
     /// Make a cluster from a backup
     Restore(keep::RestoreArgs),
@@ -181,20 +185,30 @@ pub struct RemoveArgs {
     link: LinkArgs,
 }
 
+/// The runtime of a command. It goes on while the command does something else.
+fn runtime() -> Result<tokio::runtime::Runtime> {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    Ok(builder.worker_threads(2).enable_all().build()?)
+}
+
 /// Runs a command of `sclub cluster`.
 pub fn cluster(command: ClusterCommand) -> Result<ExitCode> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()?;
-    runtime.block_on(async {
+    if let ClusterCommand::Backup(args) = &command
+        && args.drill.drill
+    {
+        let source = Source::Cluster(&args.link, args.out.as_deref());
+        return cluster_drill(source, &args.drill);
+    }
+    runtime()?.block_on(async {
         match command {
             ClusterCommand::Init(args) => init(args).await,
             ClusterCommand::Status(args) => status(&args).await,
             ClusterCommand::Move(args) => move_partition(&args).await,
             ClusterCommand::Drain(args) => drain(&args).await,
             ClusterCommand::Remove(args) => remove(&args).await,
-            ClusterCommand::Backup(args) => keep::backup(&args).await,
+            ClusterCommand::Backup(args) => {
+                keep::backup(&args.link, &args.out.unwrap_or_default()).await
+            }
             ClusterCommand::Restore(args) => keep::restore(&args).await,
             ClusterCommand::Up(args) => up::up(&args).await,
         }
@@ -202,6 +216,16 @@ pub fn cluster(command: ClusterCommand) -> Result<ExitCode> {
 }
 
 impl LinkArgs {
+    /// Servers that need nothing but their URL.
+    fn of(url: String) -> Self {
+        Self {
+            cluster: url,
+            cluster_name: Settings::default().cluster_name,
+            nats_creds: None,
+            nats_ca: None,
+        }
+    }
+
     async fn connect(&self) -> Result<Arc<NatsBus>> {
         let options = NatsOptions {
             url: self.cluster.clone(),

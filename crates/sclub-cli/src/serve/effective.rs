@@ -5,28 +5,21 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
+use sclub::ContextMode;
+use sclub_server::api::plain;
 use sclub_server::client::Url;
+use sclub_server::context::Context as RequestContext;
 use sclub_server::edge::Site;
 use sclub_server::settings::{
-    Literal, MAX_PROPENSITIES, Settings, constant_name, constants, setting_name,
+    Literal, MAX_PROPENSITIES, MAX_THREADS, Settings, constant_name, constants, setting_name,
 };
 use serde::Deserialize;
 use toml::{Table, Value};
 
 use super::flags::{Flag, Kind, SettingArgs, flags, variable};
-use super::{KEYS, ServeArgs};
+use super::variables::nearest;
+use super::{KEYS, ServeArgs, otel};
 use crate::choices;
-
-/// The standard variable for the endpoint of OpenTelemetry.
-const OTEL_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
-
-/// A variable of OpenTelemetry, unless it is empty or OpenTelemetry is disabled.
-fn standard_variable(name: &str) -> Option<String> {
-    let is_off =
-        std::env::var("OTEL_SDK_DISABLED").is_ok_and(|off| off.eq_ignore_ascii_case("true"));
-    let value = std::env::var(name).ok().filter(|value| !value.is_empty());
-    value.filter(|_| !is_off)
-}
 
 /// The source of a setting's value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,10 +65,8 @@ impl EffectiveSettings {
                 .context("the defaults cannot be written as TOML")?,
             origins: Vec::new(),
         };
-        // The settings of sclub are more specific than what all programs of a machine share.
-        if let Some(endpoint) = standard_variable(OTEL_ENDPOINT) {
-            let (key, origin) = ("otel-endpoint".to_owned(), Origin::Standard(OTEL_ENDPOINT));
-            effective.put(key, Value::String(endpoint), origin)?;
+        for (variable, key, value) in otel::settings() {
+            effective.put(key.to_owned(), value, Origin::Standard(variable))?;
         }
         if let Some(path) = &args.config {
             for (key, value) in read_file(path)? {
@@ -105,11 +96,14 @@ impl EffectiveSettings {
     /// Sets a value after checking its type.
     fn put(&mut self, key: String, value: Value, origin: Origin) -> Result<()> {
         if !keys().contains(&key) {
+            if value.is_table() {
+                bail!("{origin}: unknown section '{key}'; the settings are in no section");
+            }
             bail!("{origin}: unknown setting '{key}'{}", hint(&key));
         }
         let alone = Table::from_iter([(key.clone(), value.clone())]);
         if let Err(error) = Settings::deserialize(alone) {
-            let why = error.message().trim_end_matches(['\n', '.']);
+            let why = plain(error.message().trim_end_matches(['\n', '.']));
             bail!("{}: {key} cannot be {value}: {why}", origin.of(&key));
         }
         self.values.insert(key.clone(), value);
@@ -178,6 +172,20 @@ impl EffectiveSettings {
         if settings.dim.is_some_and(|dim| dim == 0 || dim > max) {
             refuse("dim", &format!("be between 1 and max-dim, {max}"))?;
         }
+        if !(0.0..=1.0).contains(&settings.explore_share) {
+            refuse("explore-share", "be from 0 to 1")?;
+        }
+        for (key, threads) in [
+            ("threads", settings.threads),
+            ("fit-threads", settings.fit_threads),
+        ] {
+            if threads > MAX_THREADS {
+                refuse(key, &format!("be at most {MAX_THREADS}"))?;
+            }
+        }
+        if let Err(error) = RequestContext::new(&settings.context, ContextMode::Cross) {
+            bail!("{}: {error}", self.origin("context").of("context"));
+        }
         if settings.propensities > MAX_PROPENSITIES {
             refuse("propensities", &format!("be at most {MAX_PROPENSITIES}"))?;
         }
@@ -203,6 +211,15 @@ impl EffectiveSettings {
                 "{}: {error}",
                 self.origin("otel-endpoint").of("otel-endpoint")
             );
+        }
+        if let Some(endpoint) = &settings.otel_endpoint {
+            let is_standard = |key| matches!(self.origin(key), Origin::Standard(_));
+            let has_ratio = matches!(
+                self.origin("otel-sample-ratio"),
+                Origin::Standard(_) | Origin::Default
+            );
+            let endpoint = is_standard("otel-endpoint").then_some(endpoint.as_str());
+            otel::check(endpoint, has_ratio)?;
         }
         if let Err(error) = Site::new(&settings.host, false) {
             bail!("{}: {error}", self.origin("host").of("host"));
@@ -276,11 +293,13 @@ fn is_constant(key: &str) -> bool {
     constants().iter().any(|constant| constant.name == name)
 }
 
-/// A suggestion: the setting with almost the same name.
+/// A suggestion: the setting with the nearest name.
 fn hint(key: &str) -> String {
-    let plain = |text: &str| text.to_lowercase().replace(['-', '_'], "");
-    let meant = keys().into_iter().find(|known| plain(known) == plain(key));
-    meant.map_or_else(String::new, |known| format!("; did you mean '{known}'?"))
+    let keys = keys();
+    let meant = nearest(&key.replace('_', "-"), keys.iter());
+    meant.map_or_else(String::new, |known| {
+        format!("; did you mean '{known}'? `sclub serve --help` lists all")
+    })
 }
 
 fn read_file(path: &Path) -> Result<Table> {

@@ -2,14 +2,12 @@
 //! side is derived from the rows: environment variables, lines of the file, defaults in the help, and
 //! validation.
 
-use std::net::SocketAddr;
-
 use clap::builder::{BoolishValueParser, PossibleValuesParser, TypedValueParser, ValueParser};
 use clap::error::Error;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use sclub::{ContextMode, Preset};
 use sclub_server::identity::{DEFAULT, servable};
-use sclub_server::settings::{KeepLog, Settings, Span, constant_name};
+use sclub_server::settings::{KeepLog, Settings, Span, constant_name, parse_address};
 use toml::{Table, Value};
 
 use crate::args::whole;
@@ -229,9 +227,7 @@ fn text(text: &str) -> Result<Value, String> {
 }
 
 fn address(text: &str) -> Result<Value, String> {
-    let address = text.parse::<SocketAddr>();
-    let address = address.map_err(|error| format!("{error}; write it as 127.0.0.1:8080"))?;
-    Ok(Value::String(address.to_string()))
+    Ok(Value::String(parse_address(text)?.to_string()))
 }
 
 fn whole_value(text: &str) -> Result<Value, String> {

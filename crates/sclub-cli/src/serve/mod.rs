@@ -2,6 +2,8 @@
 
 mod effective;
 mod flags;
+mod otel;
+mod systemd;
 mod variables;
 
 use std::path::PathBuf;
@@ -131,6 +133,7 @@ fn start(settings: &Settings) -> Result<ExitCode> {
     };
     let listening = move |addr: std::net::SocketAddr| {
         print_line(&format!("sclub listens on {scheme}://{addr}"));
+        systemd::tell_ready();
     };
     let (reload, reloads) = tokio::sync::mpsc::channel(1);
     let stopped = async {
@@ -196,7 +199,7 @@ fn start_log(settings: &Settings) -> Result<()> {
         .with_context(|| format!("log is '{}', which is not a valid filter", settings.log))?;
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
+        .with_writer(systemd::LogWriter::new())
         .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()));
     if settings.log_format == "json" {
         log.json().flatten_event(true).init();

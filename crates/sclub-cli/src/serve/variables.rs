@@ -30,7 +30,8 @@ const OTHER_BEGINNINGS: [&str; 5] = [
     "SCLUB_SIM_",
 ];
 
-/// Refuses variables whose names begin with `SCLUB_` and are not known: a mistyped one would be ignored.
+/// Refuses variables whose names begin with `SCLUB_`, in upper or lower case, and are not known: a mistyped one would be
+/// ignored.
 ///
 /// # Errors
 /// Names the variable and the setting with the nearest name.
@@ -40,16 +41,21 @@ pub fn check(names: impl Iterator<Item = String>) -> Result<()> {
     let is_other = |name: &str| {
         OTHERS.contains(&name) || OTHER_BEGINNINGS.iter().any(|other| name.starts_with(other))
     };
-    let mut ours = names.filter(|name| name.starts_with("SCLUB_"));
+    let mut ours = names.filter(|name| name.to_ascii_uppercase().starts_with("SCLUB_"));
     let Some(unknown) = ours.find(|name| !known.contains(name) && !is_other(name)) else {
         return Ok(());
     };
-    let nearest = known.iter().min_by_key(|known| distance(known, &unknown));
-    let nearest = nearest.map_or("", |name| name);
+    let nearest = nearest(&unknown, known.iter()).map_or("", |name| name);
     bail!(
         "environment {unknown}: there is no such setting; the nearest is {nearest}, and `sclub serve --help` lists all; \
          unset {unknown} if it is not for sclub"
     );
+}
+
+/// The name that is nearest to another. Upper and lower case are the same.
+pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a String>) -> Option<&'a String> {
+    let name = name.to_ascii_uppercase();
+    known.min_by_key(|known| distance(&known.to_ascii_uppercase(), &name))
 }
 
 /// The number of bytes to insert, delete or replace to make one name of the other.

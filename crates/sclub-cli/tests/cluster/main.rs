@@ -2,10 +2,13 @@
 
 mod audit;
 mod client;
+mod drill;
 mod faults;
+mod figures;
 mod handover;
 mod load;
 mod majority;
+mod metrics;
 #[path = "../../../sclub-server/tests/common/nats.rs"]
 mod nats;
 mod nodes;

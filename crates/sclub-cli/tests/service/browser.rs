@@ -112,6 +112,12 @@ impl Browser {
         result["result"]["value"].clone()
     }
 
+    /// The text of the first element that a selector finds, as it is seen.
+    pub fn text(&mut self, of: &str) -> String {
+        let text = self.value(&format!("document.querySelector('{of}').innerText"));
+        text.as_str().unwrap().to_owned()
+    }
+
     /// Waits until an expression is true in the page.
     pub fn wait_for(&mut self, expression: &str) {
         let begun = Instant::now();

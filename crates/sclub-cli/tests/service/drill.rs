@@ -4,11 +4,17 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::path::Path;
+#[cfg(target_os = "linux")]
+use std::process::Stdio;
+#[cfg(target_os = "linux")]
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use crate::crash::verify;
 use crate::keeping::{fails_with, run, serve_rounds, text};
+#[cfg(target_os = "linux")]
+use crate::server::signal;
 use crate::server::{Server, items, sclub};
 
 /// The result of a drill, and whether it passed.
@@ -134,6 +140,49 @@ fn a_copy_that_differs_from_its_source_does_not_pass() {
         !passed && error.contains("the source and the copy differ"),
         "{result}"
     );
+}
+
+/// The processes whose command line has a text.
+#[cfg(target_os = "linux")]
+fn processes_with(text: &str) -> usize {
+    let lines = fs::read_dir("/proc").unwrap().filter_map(|entry| {
+        let line = fs::read(entry.ok()?.path().join("cmdline")).ok()?;
+        Some(String::from_utf8_lossy(&line).into_owned())
+    });
+    lines.filter(|line| line.contains(text)).count()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_drill_that_is_interrupted_leaves_no_server_and_no_data() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, scratch) = (folder.path().join("data"), folder.path().join("scratch"));
+    fs::create_dir(&scratch).unwrap();
+    let server = Server::start(&data, &[]);
+    server.ok("PUT", "/v1/items", &items(9, 4));
+    serve_rounds(&server, 5, &["a"]);
+    assert!(server.stop().success());
+    let mut command = sclub();
+    command.args(["backup", "--drill", "--data", text(&data)]);
+    command.args(["--scratch", text(&scratch)]);
+    let mut drill = command.stderr(Stdio::piped()).spawn().unwrap();
+    // The server of the copy is running.
+    let serves = format!(
+        "serve\0--addr\0127.0.0.1:0\0--log\0error\0--data\0{}",
+        text(&scratch)
+    );
+    let begun = Instant::now();
+    while processes_with(&serves) == 0 {
+        assert!(begun.elapsed() < Duration::from_secs(30));
+        assert!(
+            drill.try_wait().unwrap().is_none(),
+            "the drill was too fast"
+        );
+    }
+    signal(drill.id(), "TERM");
+    assert!(!drill.wait().unwrap().success());
+    assert_eq!(processes_with(text(&scratch)), 0);
+    assert_eq!(fs::read_dir(&scratch).unwrap().count(), 0);
 }
 
 #[test]

@@ -73,6 +73,9 @@ fn batches_are_counted_and_all_figures_survive_a_restart() {
             .filter_map(|step| step["reward_rate"].as_f64())
             .collect();
         assert_eq!(rates, [0.5]);
+        // A step has the seconds that were counted, not those of its length.
+        let seconds = sum(&timeline, "seconds");
+        assert!((1..60).contains(&seconds), "{timeline}");
     }
     let recent = until(&server, "/v1/users/u0/recent", |answer| {
         answer["decisions"][0]["items"][1]["reward"] == 0.0
@@ -105,6 +108,140 @@ fn batches_are_counted_and_all_figures_survive_a_restart() {
         sum(answer, "rewards") == 8
     });
     until(&server, counts, |answer| shown(answer) == 12);
+}
+
+/// The number of times that items were shown, and of their rewards.
+fn totals(answer: &Value) -> (u64, u64) {
+    let counts = json!({"steps": answer["counts"]});
+    (sum(&counts, "shown"), sum(&counts, "rewards"))
+}
+
+#[test]
+fn a_kill_loses_no_counts_of_items_and_no_rewards_of_a_user() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let counts = "/v1/items?counts=true";
+    let server = Server::start(&data, &[]);
+    server.ok("PUT", "/v1/items", &items(4, 3));
+    two_batches(&server);
+    let all = until(&server, counts, |answer| totals(answer) == (6, 4));
+    server.kill();
+    // Nothing of it was in the file of counts.
+    let server = Server::start(&data, &[]);
+    let answer = server.ok("GET", counts, "");
+    assert_eq!(answer["counts"], all["counts"]);
+    assert_eq!(answer["counted_since"], all["counted_since"]);
+    assert!(server.stop().success());
+    // Some of it is, and counts once.
+    let server = Server::start(&data, &[]);
+    two_batches(&server);
+    until(&server, counts, |answer| totals(answer) == (12, 8));
+    server.kill();
+    let server = Server::start(&data, &[]);
+    assert_eq!(totals(&server.ok("GET", counts, "")), (12, 8));
+    let recent = server.ok("GET", "/v1/users/u0/recent", "");
+    assert_eq!(recent["decisions"].as_array().unwrap().len(), 2, "{recent}");
+    assert_eq!(recent["decisions"][0]["items"][0]["reward"], 1.0);
+}
+
+#[test]
+fn a_forgotten_user_is_in_no_figure_of_a_user_or_an_item() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let server = Server::start(&data, &[]);
+    server.ok("PUT", "/v1/items", &items(4, 3));
+    two_batches(&server);
+    let counts = "/v1/items?counts=true";
+    until(&server, counts, |answer| totals(answer) == (6, 4));
+    server.ok("DELETE", "/v1/users/u0", "");
+    let recent = server.ok("GET", "/v1/users/u0/recent", "");
+    assert_eq!(recent["decisions"], json!([]));
+    server.ok("POST", "/v1/admin/compact", "");
+    until(&server, counts, |answer| totals(answer) == (4, 2));
+    server.kill();
+    // Neither the journal nor the file of counts brings it back.
+    let server = Server::start(&data, &[]);
+    assert_eq!(totals(&server.ok("GET", counts, "")), (4, 2));
+    let recent = server.ok("GET", "/v1/users/u0/recent", "");
+    assert_eq!(recent["decisions"], json!([]));
+    assert_eq!(
+        server.ok("GET", "/v1/users/u1/recent", "")["decisions"][0]["items"][0]["reward"],
+        1.0
+    );
+}
+
+#[test]
+fn without_a_journal_rewards_of_a_user_are_known_and_nothing_is_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(&folder.path().join("data"), &["--journal-days", "0"]);
+    server.ok("PUT", "/v1/items", &items(4, 3));
+    two_batches(&server);
+    let recent = server.ok("GET", "/v1/users/u0/recent", "");
+    let rewards = [0, 1].map(|n| recent["decisions"][0]["items"][n]["reward"].clone());
+    assert_eq!(rewards, [1.0, 0.0]);
+    let answer = server.ok("GET", "/v1/items?counts=true", "");
+    assert_eq!(answer["counts"], Value::Null);
+}
+
+#[test]
+fn a_preview_is_drawn_as_the_next_decision_and_changes_no_later_one() {
+    let folder = tempfile::tempdir().unwrap();
+    for policy in ["lints", "sclub-soft", "ts:linucb-one"] {
+        let data = folder.path().join(policy.replace(':', "-"));
+        let server = Server::start(&data, &["--policy", policy]);
+        server.ok("PUT", "/v1/items", &items(30, 3));
+        for _ in 0..10 {
+            two_batches(&server);
+        }
+        server.settle();
+        let of = |answer: &Value| -> Vec<(Value, Value)> {
+            let items = answer["items"].as_array().unwrap().iter();
+            items
+                .map(|i| (i["id"].clone(), i["score"].clone()))
+                .collect()
+        };
+        let mut drawn = Vec::new();
+        for user in ["u0", "nobody"] {
+            let path = format!("/v1/users/{user}/preview?k=4");
+            let preview = server.ok("GET", &path, "");
+            assert_eq!(preview["random"], true, "{policy}");
+            for _ in 0..3 {
+                assert_eq!(server.ok("GET", &path, ""), preview, "{policy}");
+            }
+            let asked = json!({"user": user, "k": 4}).to_string();
+            let made = server.ok("POST", "/v1/recommend", &asked);
+            assert_eq!(of(&made), of(&preview), "{policy}, {user}");
+            drawn.push(of(&server.ok("GET", &path, "")) == of(&preview));
+        }
+        assert!(
+            !drawn.contains(&true),
+            "{policy} draws anew for each decision"
+        );
+    }
+}
+
+#[test]
+fn a_preview_does_not_explore() {
+    let folder = tempfile::tempdir().unwrap();
+    let flags = [
+        "--policy",
+        "sclub",
+        "--explore-share",
+        "0.9",
+        "--propensities",
+        "20",
+    ];
+    let server = Server::start(&folder.path().join("data"), &flags);
+    server.ok("PUT", "/v1/items", &items(30, 3));
+    for _ in 0..10 {
+        two_batches(&server);
+        let preview = server.ok("GET", "/v1/users/u0/preview?k=5", "");
+        let items = preview["items"].as_array().unwrap().iter();
+        let scores: Vec<f64> = items.map(|item| item["score"].as_f64().unwrap()).collect();
+        assert!(scores.is_sorted_by(|a, b| a >= b), "{scores:?}");
+        assert_eq!(preview["explore_share"], 0.9);
+        assert_eq!(preview["random"], false);
+    }
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod drill;
 mod evaluate;
 mod experiments;
 mod figures;
+mod hard_pages;
 mod keeping;
 mod learning;
 mod old;
@@ -17,6 +18,8 @@ mod raw_items;
 mod requests;
 mod safety;
 mod server;
+#[cfg(target_os = "linux")]
+mod systemd;
 mod teach;
 mod teach_items;
 mod traces;

@@ -163,6 +163,13 @@ fn the_page_shows_who_belongs_together_as_it_happens() {
     for path in api["paths"].as_object().unwrap().keys() {
         assert!(text.contains(path.as_str()), "{path} is not described");
     }
+    // The example of JSON lines is what must be sent.
+    browser.value(
+        "document.querySelector('#operations-items-put_items .opblock-summary-control').click()",
+    );
+    browser.wait_for(
+        "document.querySelector('#operations-items-put_items').innerText.includes('{\"available\":false,')",
+    );
 
     assert_eq!(browser.errors(), Vec::<String>::new());
     let strange: Vec<String> = browser.requests();

@@ -16,6 +16,10 @@ fn what_cannot_be_is_refused_in_our_words() {
         (status, &empty["error"]["code"]),
         (404, &json!("no_candidates"))
     );
+    for (after, status) in [("x", 404), ("", 422)] {
+        let path = format!("/v1/items?after={after}");
+        assert_eq!(server.call("GET", &path, "").0, status, "{path}");
+    }
     server.ok("PUT", "/v1/items", &items(4, 2));
     let before = server.hash();
     let item =
@@ -187,7 +191,7 @@ fn what_cannot_be_is_refused_in_our_words() {
             r#"{"user":"u","ties":"first"}"#.to_owned(),
             400,
             "bad_json",
-            json!(null),
+            json!("ties"),
         ),
         (
             "POST",
@@ -219,7 +223,7 @@ fn what_cannot_be_is_refused_in_our_words() {
             item("[1,1e999]"),
             400,
             "bad_json",
-            json!(null),
+            json!("items[0].features[1]"),
         ),
         (
             "POST",
@@ -284,7 +288,7 @@ fn what_cannot_be_is_refused_in_our_words() {
             String::new(),
             422,
             "invalid",
-            json!("query"),
+            json!("limit"),
         ),
         (
             "GET",
@@ -366,7 +370,7 @@ fn what_cannot_be_is_refused_in_our_words() {
     assert_eq!(server.hash(), before);
     let metrics = server.ok("GET", "/metrics", "");
     let metrics = metrics.as_str().unwrap();
-    let counted = r#"sclub_requests_total{call="other",outcome="refused"} 8"#;
+    let counted = r#"sclub_requests_total{space="default",call="other",outcome="refused"} 10"#;
     assert!(metrics.contains(counted), "{metrics}");
 }
 
@@ -448,4 +452,31 @@ fn search_with(flags: &[&str]) {
             .total_cmp(&a["score"].as_f64().unwrap())
     });
     assert_eq!(whole["items"].as_array().unwrap()[..], scored[..10]);
+}
+
+#[test]
+fn the_description_has_what_the_server_knows() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let features = |server: &Server| {
+        let document = server.ok("GET", "/v1/openapi.json", "");
+        let features = &document["components"]["schemas"]["ItemLine"]["properties"]["features"];
+        let example = features["example"].as_array().unwrap().len();
+        let count = |name: &str| features[name].as_u64().unwrap();
+        (count("minItems"), count("maxItems"), example)
+    };
+    let server = Server::start(&data, &["--context", "device=phone|tv"]);
+    assert_eq!(features(&server), (1, 512, 2));
+    server.ok("PUT", "/v1/items", &items(4, 3));
+    assert_eq!(features(&server), (3, 3, 3));
+    server.stop();
+    // The folder has the context.
+    let server = Server::start(&data, &[]);
+    assert_eq!(features(&server), (3, 3, 3));
+    let document = server.ok("GET", "/v1/openapi.json", "");
+    let request = &document["components"]["schemas"]["RecommendRequest"];
+    let context = &request["properties"]["context"];
+    let device = &context["properties"]["device"];
+    assert_eq!(device["enum"], json!(["phone", "tv", null]));
+    assert_eq!(context["additionalProperties"], false);
 }

@@ -375,6 +375,16 @@ fn items_are_sent_with_raw_fields_and_the_transform_is_part_of_the_folder() {
         message.contains("line 2: the field 'price' is"),
         "{message}"
     );
+    assert_eq!(server.state()["raw_fields"]["price"], "number");
+    // As curl sends a file by -d: without line ends.
+    let joined = r#"{"id": "x", "price": 1}{"id": "y", "price": 2}"#;
+    let (status, error) = server.call("PUT", "/v1/items", joined);
+    let message = error.to_string();
+    assert_eq!(status, 400, "{message}");
+    assert!(
+        message.contains("line 1 is not one JSON object") && message.contains("--data-binary"),
+        "{message}"
+    );
     server.stop();
 
     // The folder has the transform: the flag is not needed, and another one is refused.

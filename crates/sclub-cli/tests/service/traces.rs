@@ -29,6 +29,15 @@ fn serve_with(endpoint: &str) -> String {
     server.ok("PUT", "/v1/items", &items(9, 4));
     serve_rounds(&server, 150, &["a", "b", "c"]);
     assert_eq!(server.state()["rounds"], 150);
+    // Each request and each commit is a span, and none of them arrives.
+    let metrics = server.ok("GET", "/metrics", "");
+    let metrics = metrics.as_str().unwrap();
+    let count = |name: &str| -> u64 {
+        let line = metrics.lines().find_map(|line| line.strip_prefix(name));
+        line.unwrap().trim().parse().unwrap()
+    };
+    assert!(count("sclub_spans_total ") >= 450, "{metrics}");
+    assert_eq!(count("sclub_spans_exported_total "), 0);
     assert!(server.stop().success());
     fs::read_to_string(&log).unwrap()
 }
@@ -72,6 +81,70 @@ fn the_endpoint_comes_from_the_standard_variable_unless_it_is_set() {
     let own = "otel-endpoint = \"http://own:1\" # flag --otel-endpoint";
     assert_eq!(print(&["--otel-endpoint", "http://own:1"], "false"), own);
     assert!(print(&[], "true").starts_with("# otel-endpoint ="));
+}
+
+/// The line of a setting in what `serve --print-config` prints with these variables; the error if it fails.
+fn printed(setting: &str, variables: &[(&str, &str)]) -> String {
+    let mut command = sclub();
+    command.args(["serve", "--print-config"]);
+    let output = command.envs(variables.iter().copied()).output().unwrap();
+    let text = match output.status.success() {
+        true => String::from_utf8(output.stdout),
+        false => String::from_utf8(output.stderr),
+    };
+    let text = text.unwrap();
+    let line = text.lines().find(|line| line.contains(setting));
+    let words = line.unwrap_or(&text).split_whitespace();
+    words.collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn standard_variables_are_used_or_refused() {
+    let endpoint = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://standard:4318");
+    let own = "http://own:4318/x/v1/traces";
+    let traces = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", own);
+    let line = printed("otel-endpoint", &[endpoint, traces]);
+    assert!(
+        line.starts_with(&format!("otel-endpoint = \"{own}\"")),
+        "{line}"
+    );
+    let off = ("OTEL_TRACES_EXPORTER", "none");
+    let line = printed("otel-endpoint", &[endpoint, off]);
+    assert!(line.starts_with("# otel-endpoint ="), "{line}");
+    let sampler = |name| ("OTEL_TRACES_SAMPLER", name);
+    let share = ("OTEL_TRACES_SAMPLER_ARG", "0.25");
+    for (name, ratio) in [
+        ("parentbased_always_on", "1.0"),
+        ("parentbased_always_off", "0.0"),
+        ("parentbased_traceidratio", "0.25"),
+    ] {
+        let line = printed("otel-sample-ratio", &[endpoint, sampler(name), share]);
+        assert!(
+            line.starts_with(&format!("otel-sample-ratio = {ratio} ")),
+            "{line}"
+        );
+    }
+    for refused in [
+        &[endpoint, sampler("always_on")][..],
+        &[
+            endpoint,
+            sampler("parentbased_traceidratio"),
+            ("OTEL_TRACES_SAMPLER_ARG", "2"),
+        ],
+        &[endpoint, ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")],
+        &[endpoint, ("OTEL_TRACES_EXPORTER", "console")],
+        &[("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://own:4318/x")],
+    ] {
+        let (name, value) = refused[refused.len() - 1];
+        let line = printed("sclub: ", refused);
+        assert!(
+            line.contains(&format!("environment {name} is '{value}'")),
+            "{line}"
+        );
+    }
+    // Without traces they do not matter.
+    let line = printed("otel-endpoint", &[sampler("always_on")]);
+    assert!(line.starts_with("# otel-endpoint ="), "{line}");
 }
 
 #[test]

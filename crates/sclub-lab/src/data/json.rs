@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use sclub_features::whole_text;
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
@@ -111,9 +112,11 @@ fn name<'a>(kind: &str, field: &str, cell: Option<Cell<'a>>) -> Result<Name<'a>,
         Some(Cell::Text(text)) => Name::of_text(text),
         Some(Cell::Whole(number)) => Name::of_number(number),
         Some(Cell::Negative(number)) => Name::Text(number.to_string().into()),
-        Some(Cell::Real(number)) => {
-            return Err(wrong(kind, field, &format!("{number}")));
-        }
+        // 7.0 is the same number as 7.
+        Some(Cell::Real(number)) => match whole_text(number) {
+            Some(text) => Name::of_text(text.into()),
+            None => return Err(wrong(kind, field, &format!("{number:?}"))),
+        },
         Some(Cell::Other(what)) => return Err(wrong(kind, field, what)),
     };
     Ok(name)
@@ -328,6 +331,16 @@ mod tests {
             "there is no column 'stars'; the columns are reviewerID, asin, overall"
         );
         assert_eq!(FieldNames::find(&names, b"[1]"), None);
+    }
+
+    #[test]
+    fn a_whole_number_is_the_id_of_its_digits() {
+        let yelp = FieldNames::yelp();
+        for number in ["7", "7.0", "7e0", "\"7\""] {
+            let line = format!("{{\"user_id\": {number}, \"business_id\": {number}}}");
+            let (user, item, _) = row(&yelp, &line).unwrap();
+            assert_eq!((&*user, &*item), ("7", "7"), "{number}");
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Logs of decisions: the export of the service, or lines of the same form.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, BufReader};
 use std::ops::Range;
@@ -95,7 +95,7 @@ pub struct Log {
     pub excluded: Vec<u32>,
     /// The weights are for positions: [`LogOptions::by_position`].
     pub by_position: bool,
-    /// The number of users.
+    /// The number of users of the decisions.
     pub users: u64,
     /// What was left out and why, in words.
     pub notes: Vec<String>,
@@ -247,7 +247,7 @@ impl Log {
             candidates: Vec::new(),
             excluded: Vec::new(),
             by_position: options.by_position,
-            users: users.len() as u64,
+            users: 0,
             notes: Vec::new(),
         };
         let mut items = Vec::new();
@@ -276,6 +276,8 @@ impl Log {
         let ids = log.items.set_ids(&ids);
         ids.map_err(|error| LogError::Nothing(error.to_string()))?;
         log.note(&left_out, &known, &sources, &finder);
+        let served: HashSet<u32> = log.rounds.iter().map(|round| round.user).collect();
+        log.users = served.len() as u64;
         (log.candidates, log.excluded) = (finder.candidates, finder.excluded);
         match log.rounds.is_empty() {
             true => Err(LogError::Nothing(format!(

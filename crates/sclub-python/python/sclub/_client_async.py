@@ -7,25 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import contextlib
-import os
 from collections.abc import AsyncGenerator, Awaitable, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from ._client_attempts import Answer, Call, Failure, Outcome, Step, Wait, answer_of
-from ._client_base import CONNECTIONS, Base, Verify, headers_of, whole_file
-from ._client_calls import (
-    LONG,
-    Asked,
-    Card,
-    Given,
-    Lines,
-    Recommendation,
-    to_frame,
-    warn_of_missing_nodes,
-)
+from ._client_async_operator import AsyncOperator
+from ._client_base import CONNECTIONS, Verify, headers_of, proxy_of
+from ._client_calls import Asked, Given, Recommendation
+from ._client_downloads import Card, warn_of_missing_nodes
 from ._client_values import Context, Id, Items, Reward
 
 if TYPE_CHECKING:
@@ -37,8 +28,8 @@ UNBUFFERED_BODY = 1 << 16
 """Larger bodies are not written at once, so writing them needs a timeout."""
 
 
-class AsyncClient(Base):
-    """As `Client`, with methods to be awaited. Belongs to one event loop.
+class AsyncClient(AsyncOperator):
+    """As `Client`, with methods to be awaited. Belongs to one event loop at a time.
 
     Example::
 
@@ -63,9 +54,9 @@ class AsyncClient(Base):
 
         super().__init__(url, timeout, retries, verify, space)
         self._session: aiohttp.ClientSession | None = None
-        self._is_closed = False
+        self._loop: asyncio.AbstractEventLoop | None = None
         headers = headers_of(key)
-        proxy, password = _proxy_of(self._url)
+        proxy, password = _parts_of(proxy_of(self._url))
         if urlsplit(self._url).scheme == "http":
             # The proxy reads the request itself. With https it reads a CONNECT before it.
             headers.update(password or {})
@@ -79,11 +70,14 @@ class AsyncClient(Base):
             return session
 
         def send(method: str, url: yarl.URL, **how: Any) -> Awaitable[aiohttp.ClientResponse]:
-            if self._is_closed:
-                raise RuntimeError("the client is closed")
-            if self._session is None:
-                # It can only be made while the event loop runs.
-                self._session = connect()
+            loop = asyncio.get_running_loop()
+            if self._session is None or self._loop is not loop:
+                if self._loop is not None and self._loop is not loop and not self._loop.is_closed():
+                    raise RuntimeError(
+                        "this AsyncClient is used in another event loop; make one for each loop"
+                    )
+                # It can only be made while the event loop runs. Connections end with their loop.
+                self._session, self._loop = connect(), loop
             return self._session.request(method, url, proxy=proxy, proxy_headers=password, **how)
 
         self._send = send
@@ -104,7 +98,7 @@ class AsyncClient(Base):
     async def close(self) -> None:
         """As `Client.close`."""
         self._is_closed = True
-        if self._session is not None:
+        if self._session is not None and self._loop is asyncio.get_running_loop():
             await self._session.close()
 
     async def recommend(
@@ -161,6 +155,12 @@ class AsyncClient(Base):
         """As `Client.items`."""
         return await self._run(self._calls.items(limit))
 
+    async def item_cards(
+        self, *, search: str | None = None, counts: bool = False, limit: int | None = None
+    ) -> list[Card]:
+        """As `Client.item_cards`."""
+        return await self._run(self._calls.item_cards(search, counts, limit))
+
     async def patch_item(self, id: Id, **fields: Any) -> Card:
         """As `Client.patch_item`."""
         return await self._run(self._calls.patch_item(id, fields))
@@ -177,66 +177,17 @@ class AsyncClient(Base):
         """As `Client.user`."""
         return await self._run(self._calls.user(id))
 
+    async def preview(self, user: Id, *, k: int = 5) -> Card:
+        """As `Client.preview`."""
+        return await self._run(self._calls.preview(user, k))
+
+    async def recent(self, user: Id) -> list[Card]:
+        """As `Client.recent`."""
+        return await self._run(self._calls.recent(user))
+
     async def forget(self, user: Id) -> bool:
         """As `Client.forget`."""
         return await self._run(self._calls.forget(user))
-
-    async def state(self, *, hash: bool = False) -> Card:
-        """As `Client.state`."""
-        return await self._run(self._calls.state(hash))
-
-    async def clusters(self, *, limit: int | None = 100) -> list[Card]:
-        """As `Client.clusters`."""
-        return await self._run(self._calls.clusters(limit))
-
-    async def cluster(self, id: int, *, items: int = 10, members: int = 20) -> Card:
-        """As `Client.cluster`."""
-        return await self._run(self._calls.cluster(id, items, members))
-
-    async def history(self, *, limit: int | None = 100) -> list[Card]:
-        """As `Client.history`."""
-        return await self._run(self._calls.history(limit))
-
-    async def export(self, *, timeout: float = LONG) -> AsyncGenerator[Card, None]:
-        """As `Client.export`."""
-        lines = Lines()
-        async with contextlib.aclosing(self._download("export", timeout)) as parts:
-            async for part in parts:
-                for line in lines.feed(part):
-                    yield line
-
-    async def export_frame(self, *, timeout: float = LONG) -> Any:
-        """As `Client.export_frame`."""
-        return to_frame([line async for line in self.export(timeout=timeout)])
-
-    async def backup(self, path: str | os.PathLike[str], *, timeout: float = LONG) -> int:
-        """As `Client.backup`. Writing to the file is not awaited."""
-        size = 0
-        with whole_file(path) as file:
-            async with contextlib.aclosing(self._download("backup", timeout)) as parts:
-                async for part in parts:
-                    size += file.write(part)
-        return size
-
-    async def expect(self, users: int) -> int:
-        """As `Client.expect`."""
-        return await self._run(self._calls.expect(users))
-
-    async def compact(self, *, timeout: float = LONG) -> Card:
-        """As `Client.compact`."""
-        return await self._run(self._calls.compact(timeout))
-
-    async def snapshot(self, *, timeout: float = LONG) -> int:
-        """As `Client.snapshot`."""
-        return await self._run(self._calls.snapshot(timeout))
-
-    async def ready(self) -> bool:
-        """As `Client.ready`."""
-        return await self._run(self._calls.ready())
-
-    async def wait_until_ready(self, timeout: float = 30.0) -> None:
-        """As `Client.wait_until_ready`."""
-        await self._run(self._calls.wait_until_ready(timeout))
 
     async def _run(self, call: Call[T]) -> T:
         outcome: Outcome = None
@@ -252,10 +203,12 @@ class AsyncClient(Base):
         if isinstance(step, Wait):
             await asyncio.sleep(step.seconds)
             return None
+        if self._is_closed:
+            return self._closed()
         import aiohttp
         import yarl
 
-        seconds = self._timeout if step.timeout is None else step.timeout
+        seconds = self._seconds(step)
         try:
             response = await self._send(
                 step.method,
@@ -266,17 +219,17 @@ class AsyncClient(Base):
                 timeout=aiohttp.ClientTimeout(sock_connect=seconds, sock_read=seconds),
                 allow_redirects=False,
             )
-            if step.streams and response.ok:
+            if step.streams and 200 <= response.status < 300:
                 return Answer(response.status, stream=response)
             body = await response.read()
         except (aiohttp.ClientError, asyncio.TimeoutError) as error:
             return self._failed(error)
         return answer_of(response.status, body, response.headers)
 
-    async def _download(self, what: str, timeout: float) -> AsyncGenerator[bytes, None]:
+    async def _download(self, path: str, timeout: float | None) -> AsyncGenerator[bytes, None]:
         import aiohttp
 
-        response: aiohttp.ClientResponse = await self._run(self._calls.download(what, timeout))
+        response: aiohttp.ClientResponse = await self._run(self._calls.download(path, timeout))
         warn_of_missing_nodes(response.headers)
         try:
             async for part in response.content.iter_any():
@@ -303,7 +256,7 @@ class AsyncClient(Base):
         return self._failure(error, is_sent=not isinstance(error, before), is_timeout=is_timeout)
 
 
-def _body_of(body: bytes | None, seconds: float) -> Any:
+def _body_of(body: bytes | None, seconds: float | None) -> Any:
     """A body for aiohttp, which itself has no timeout for writing."""
     if body is None or len(body) <= UNBUFFERED_BODY:
         return body
@@ -318,18 +271,11 @@ def _body_of(body: bytes | None, seconds: float) -> Any:
     return Upload(body)
 
 
-def _proxy_of(url: str) -> tuple[str | None, dict[str, str] | None]:
-    """The proxy that the environment names for an address, and the header with its password.
-
-    The same variables as for httpx: ``HTTP_PROXY``, ``HTTPS_PROXY``, ``ALL_PROXY`` and ``NO_PROXY``.
-    """
-    from urllib.request import getproxies, proxy_bypass
-
-    parts, proxies = urlsplit(url), getproxies()
-    proxy = proxies.get(parts.scheme) or proxies.get("all")
-    if not proxy or proxy_bypass(parts.netloc):
+def _parts_of(proxy: str | None) -> tuple[str | None, dict[str, str] | None]:
+    """The address of a proxy, and the header with its password."""
+    if proxy is None:
         return None, None
-    named = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+    named = urlsplit(proxy)
     address = f"{named.scheme}://{named.netloc.rpartition('@')[2]}"
     if named.username is None:
         return address, None

@@ -10,8 +10,8 @@ idempotent. By the rules of the server's engine:
   applied, and then the same batch is not a round again, or nothing was.
 - A batch *without* rewards is a round each time. It is sent again only if it surely had no effect.
 - Putting and removing items, forgetting users and setting the number of expected users are idempotent.
-  A second compaction would repeat the work and answer that there was nothing to do: it is treated like a
-  batch without rewards.
+  A second compaction would repeat the work and answer that there was nothing to do, and a second start or
+  end of an experiment would be an error: they are treated like a batch without rewards.
 - Everything else only reads. A recommendation whose answer was lost is a decision without feedback.
 """
 
@@ -77,6 +77,8 @@ class Answer:
     """A warning of the server about the rewards."""
     request_id: str | None = None
     """The id that the server gave the request."""
+    location: str | None = None
+    """Where a redirect leads to."""
     lost: bool = False
     """True if an earlier attempt may have taken effect without an answer."""
 
@@ -119,7 +121,7 @@ class Attempts:
                 or attempt >= self._retries
                 or not _may_pass(error)
                 or not (request.repeatable or is_undone)
-                or pause > MAX_RETRY_AFTER
+                or (error.retry_after or 0.0) > MAX_RETRY_AFTER
             ):
                 error.may_be_done = not is_undone or lost is not None
                 error.__cause__ = error.__cause__ or lost
@@ -142,7 +144,7 @@ def _error(outcome: Outcome) -> ServiceError | None:
     assert isinstance(outcome, Answer)
     if 200 <= outcome.status < 300:
         return None
-    error = error_of(outcome.status, outcome.body, outcome.retry_after)
+    error = error_of(outcome.status, outcome.body, outcome.retry_after, outcome.location)
     error.request_id = outcome.request_id
     return error
 
@@ -155,14 +157,15 @@ def answer_of(status: int, body: bytes, headers: Mapping[str, str]) -> Answer:
         headers.get("Retry-After"),
         warning=headers.get("x-sclub-warning"),
         request_id=headers.get("x-request-id"),
+        location=headers.get("Location"),
     )
 
 
 def _may_pass(error: ServiceError) -> bool:
     """True if a retry may succeed."""
     if isinstance(error, ConnectionFailed):
-        # A certificate that is not trusted now will not be in a second.
-        return error.code != "tls"
+        # A certificate that is not trusted now will not be in a second, and a closed client stays closed.
+        return error.code not in ("tls", "closed")
     return isinstance(error, Unavailable)
 
 

@@ -6,6 +6,7 @@ Slow imports are made where they are used, because most programs that import scl
 from __future__ import annotations
 
 import contextlib
+import numbers
 import os
 import re
 from collections.abc import Iterator
@@ -27,6 +28,10 @@ CONNECTIONS = 100
 """The maximum number of connections of a client. Further calls wait for a free one."""
 
 
+LONGEST = 1e6
+"""The maximum timeout in seconds. The operating system cannot count much longer ones: there is none then."""
+
+
 class Base:
     """The base of both clients: the address of the server, and the calls."""
 
@@ -36,10 +41,9 @@ class Base:
         self._url = _checked_url(url)
         self._space = _checked_space(space)
         self._calls = Calls(Attempts(_checked_retries(retries)))
-        if not timeout > 0:
-            raise ValueError(f"timeout is {timeout}; it must be positive")
-        self._timeout = timeout
+        self._timeout = _checked_timeout(timeout)
         self._trust = _trust(verify)
+        self._is_closed = False
 
     @property
     def url(self) -> str:
@@ -58,10 +62,21 @@ class Base:
     def _path(self, request: Request) -> str:
         """The path and the query of a request, percent-encoded."""
         path = request.path
-        if self._space is not None:
+        if self._space is not None and not path.startswith("/v1/spaces"):
             path = f"/v1/spaces/{self._space}{path.removeprefix('/v1')}"
         query = f"?{urlencode(request.query, quote_via=quote)}" if request.query else ""
         return path + query
+
+    def _seconds(self, request: Request) -> float | None:
+        """The timeout of a request, as the libraries take it."""
+        given = self._timeout if request.timeout is None else request.timeout
+        seconds = _checked_timeout(given)
+        return None if seconds > LONGEST else seconds
+
+    def _closed(self) -> Failure:
+        """The failure of a request after `close`."""
+        message = "the client is closed"
+        return Failure(ConnectionFailed(message, url=self._url, code="closed", may_be_done=False))
 
     def _failure(self, error: Exception, *, is_sent: bool, is_timeout: bool) -> Failure:
         """The failure for an error of the library that sends requests."""
@@ -101,11 +116,75 @@ def _checked_url(url: str) -> str:
         raise ValueError(f"url must begin with http:// or https://: {url!r}")
     if not parts.hostname or parts.query or parts.fragment:
         raise ValueError(f"url must have a host, and no query or fragment: {url!r}")
+    if not url.isprintable() or " " in url:
+        raise ValueError(f"url must not have spaces or control characters: {url!r}")
     try:
         _ = parts.port
     except ValueError:
         raise ValueError(f"the port in url must be a number from 0 to 65535: {url!r}") from None
+    try:
+        parts.hostname.encode("idna")
+    except UnicodeError:
+        raise ValueError(f"the host in url is not a valid name: {url!r}") from None
     return url.rstrip("/")
+
+
+def proxy_of(url: str) -> str | None:
+    """The proxy that the environment names for an address, alike in both clients.
+
+    >>> from unittest.mock import patch
+    >>> with patch.dict("os.environ", {"HTTP_PROXY": "proxy:3128", "NO_PROXY": "localhost, .example, 10.0.0.0/8"}):
+    ...     [proxy_of(f"http://{host}") for host in ("a.test", "localhost:8080", "a.example", "10.1.2.3", "11.1.2.3")]
+    ['http://proxy:3128', None, None, None, 'http://proxy:3128']
+    """
+    from urllib.request import getproxies
+
+    proxies, parts = getproxies(), urlsplit(url)
+    proxy = proxies.get(parts.scheme) or proxies.get("all")
+    if not proxy or _is_direct(parts.hostname or "", parts.port, proxies.get("no", "")):
+        return None
+    named = proxy if "://" in proxy else f"http://{proxy}"
+    try:
+        is_known = urlsplit(named).scheme in ("http", "https") and urlsplit(named).hostname
+    except ValueError:
+        is_known = False
+    if not is_known:
+        # Not shown: it may hold a password.
+        raise ValueError(
+            "the proxy that the environment names must be an HTTP proxy, such as http://proxy:3128; NO_PROXY names hosts without one"
+        )
+    return named
+
+
+def _is_direct(host: str, port: int | None, exceptions: str) -> bool:
+    """True if ``NO_PROXY`` names a host: by itself or by a domain, a network, or ``*`` for all."""
+    import ipaddress
+
+    for named in (one.strip().lower() for one in exceptions.split(",")):
+        if "/" in named:
+            with contextlib.suppress(ValueError):
+                if ipaddress.ip_address(host) in ipaddress.ip_network(named, strict=False):
+                    return True
+        name, _, its_port = named.partition(":")
+        if named.startswith("["):
+            name, _, its_port = named[1:].partition("]")
+            its_port = its_port.removeprefix(":")
+        elif named.count(":") > 1:
+            name, its_port = named, ""
+        domain = name.removeprefix("*").removeprefix(".")
+        if its_port and its_port != str(port):
+            continue
+        if named == "*" or domain and (host == domain or host.endswith(f".{domain}")):
+            return True
+    return False
+
+
+def _checked_timeout(timeout: float) -> float:
+    if isinstance(timeout, bool) or not isinstance(timeout, numbers.Real):
+        raise TypeError(f"timeout must be a number of seconds, not {type(timeout).__name__}")
+    if not timeout > 0:
+        raise ValueError(f"timeout is {timeout}; it must be positive")
+    return float(timeout)
 
 
 def _checked_retries(retries: int) -> int:

@@ -1,18 +1,16 @@
-"""All calls: requests, and reading of the answers. Nothing here does any I/O."""
+"""The calls of applications: requests, and reading of the answers. Nothing here does any I/O."""
 
 from __future__ import annotations
 
-import importlib
-import json
-import time
 import warnings
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, TypeVar
-from urllib.parse import quote
+from typing import Any, TypeAlias
 
-from ._client_attempts import Answer, Attempts, Call, Request, Wait
-from ._client_errors import ConnectionFailed, ServiceError, Unavailable
+from ._client_attempts import Answer, Attempts, Call, Request
+from ._client_downloads import Card
+from ._client_errors import ServiceError
+from ._client_operator_calls import OperatorCalls, card_of, get, path_of, post, reading
 from ._client_values import (
     Context,
     Id,
@@ -32,20 +30,9 @@ from ._client_values import (
     to_json,
 )
 
-T = TypeVar("T")
-
-Card: TypeAlias = dict[str, Any]
-"""A JSON object of the API."""
-
 PIECE_BYTES = 1 << 20
 PIECE_LINES = 5_000
 """The maximum size of one request with items: small enough for any sensible timeout."""
-
-PAGE = 1_000
-"""The maximum page size of the server."""
-
-LONG = 600.0
-"""The timeout in seconds of calls that take long on a large data folder."""
 
 
 @dataclass(frozen=True)
@@ -98,11 +85,11 @@ Given: TypeAlias = (
 """Feedback of a batch: decision, reward and optionally item; or a mapping with these names."""
 
 
-class Calls:
+class Calls(OperatorCalls):
     """The calls, as generators."""
 
     def __init__(self, attempts: Attempts) -> None:
-        self._ask = attempts.ask
+        super().__init__(attempts)
         self._has_warned = False
 
     def _warn(self, answer: Answer) -> None:
@@ -125,8 +112,8 @@ class Calls:
         ties: str,
     ) -> Call[Recommendation]:
         body = _asked("", user, k, candidates, items, exclude, context, filter, strict, seen, ties)
-        answer = yield from self._ask(_post("/v1/recommend", body))
-        return _reading(answer, _recommendation)
+        answer = yield from self._ask(post("/v1/recommend", body))
+        return reading(answer, _recommendation)
 
     def recommend_many(self, requests: Iterable[Asked]) -> Call[list[Recommendation]]:
         asked = []
@@ -138,8 +125,8 @@ class Calls:
                 asked.append(_asked(where, **_named(where, request, ["user"], others)))
             else:
                 asked.append(_asked(where, request))
-        answer = yield from self._ask(_post("/v1/recommend/batch", {"requests": asked}))
-        return _reading(answer, lambda said: [_recommendation(one) for one in said["decisions"]])
+        answer = yield from self._ask(post("/v1/recommend/batch", {"requests": asked}))
+        return reading(answer, lambda said: [_recommendation(one) for one in said["decisions"]])
 
     def feedback(
         self,
@@ -149,9 +136,9 @@ class Calls:
         others: float | None,
     ) -> Call[bool]:
         body = _given("", decision, reward, item, others)
-        answer = yield from self._ask(_post("/v1/feedback", body))
+        answer = yield from self._ask(post("/v1/feedback", body))
         self._warn(answer)
-        applied = _reading(answer, lambda said: bool(said["applied"]))
+        applied = reading(answer, lambda said: bool(said["applied"]))
         return applied or answer.lost
 
     def feedback_many(self, feedback: Iterable[Given]) -> Call[list[bool]]:
@@ -167,10 +154,10 @@ class Calls:
             else:
                 raise TypeError(f"feedback[{place}] must be a decision and a reward")
         # Without rewards it is a round each time that it is sent.
-        request = _post("/v1/feedback/batch", {"feedback": given}, repeatable=bool(given))
+        request = post("/v1/feedback/batch", {"feedback": given}, repeatable=bool(given))
         answer = yield from self._ask(request)
         self._warn(answer)
-        applied = _reading(answer, lambda said: [bool(one) for one in said["applied"]])
+        applied = reading(answer, lambda said: [bool(one) for one in said["applied"]])
         # A batch is applied as a whole: if the attempt without an answer did so, nothing is new now.
         if answer.lost and not any(applied):
             return [True] * len(applied)
@@ -194,7 +181,7 @@ class Calls:
                 elif taken:
                     error.message += f"; {taken} items before are in"
                 raise
-            count, fields = _reading(
+            count, fields = reading(
                 answer, lambda said: (int(said["items"]), said.get("unknown_fields", []))
             )
             taken += count
@@ -209,29 +196,35 @@ class Calls:
         return taken
 
     def item(self, id: Id) -> Call[list[float]]:
-        answer = yield from self._ask(_get(_path("/v1/items", id, "id")))
-        return _reading(answer, lambda said: list(said["features"]))
+        answer = yield from self._ask(get(path_of("/v1/items", id, "id")))
+        return reading(answer, lambda said: list(said["features"]))
 
     def item_card(self, id: Id) -> Call[Card]:
-        answer = yield from self._ask(_get(_path("/v1/items", id, "id")))
-        return _reading(answer, _card)
+        answer = yield from self._ask(get(path_of("/v1/items", id, "id")))
+        return reading(answer, card_of)
 
     def items(self, limit: int | None) -> Call[dict[str, list[float]]]:
-        found = yield from self._pages("/v1/items", "items", "after", limit)
+        found = yield from self.pages("/v1/items", "items", "after", limit)
         return {item["id"]: item["features"] for item in found}
 
+    def item_cards(self, search: str | None, counts: bool, limit: int | None) -> Call[list[Card]]:
+        asked = {"counts": "true"} if counts else {}
+        if search is not None:
+            asked["search"] = search
+        return self.pages("/v1/items", "items", "after", limit, asked, counted)
+
     def patch_item(self, id: Id, fields: Mapping[str, Any]) -> Call[Card]:
-        path = _path("/v1/items", id, "id")
+        path = path_of("/v1/items", id, "id")
         if "features" in fields:
             fields = {**fields, "features": features_of(fields["features"], "features")}
         request = Request("PATCH", path, repeatable=True, body=to_json(fields))
         answer = yield from self._ask(request)
-        return _reading(answer, _card)
+        return reading(answer, card_of)
 
     def remove_item(self, id: Id) -> Call[bool]:
-        request = Request("DELETE", _path("/v1/items", id, "id"), repeatable=True)
+        request = Request("DELETE", path_of("/v1/items", id, "id"), repeatable=True)
         answer = yield from self._ask(request)
-        return _reading(answer, lambda said: bool(said["removed"])) or answer.lost
+        return reading(answer, lambda said: bool(said["removed"])) or answer.lost
 
     def remove_items(self, ids: Iterable[Id]) -> Call[int]:
         removed = 0
@@ -240,152 +233,29 @@ class Calls:
         return removed
 
     def user(self, id: Id) -> Call[Card]:
-        answer = yield from self._ask(_get(_path("/v1/users", id, "id")))
-        return _reading(answer, _card)
+        answer = yield from self._ask(get(path_of("/v1/users", id, "id")))
+        return reading(answer, card_of)
+
+    def preview(self, user: Id, k: int) -> Call[Card]:
+        path = f"{path_of('/v1/users', user, 'user')}/preview"
+        answer = yield from self._ask(get(path, query={"k": str(count_of(k, "k"))}))
+        return reading(answer, card_of)
+
+    def recent(self, user: Id) -> Call[list[Card]]:
+        answer = yield from self._ask(get(f"{path_of('/v1/users', user, 'user')}/recent"))
+        return reading(answer, lambda said: list(said["decisions"]))
 
     def forget(self, user: Id) -> Call[bool]:
-        request = Request("DELETE", _path("/v1/users", user, "user"), repeatable=True)
+        request = Request("DELETE", path_of("/v1/users", user, "user"), repeatable=True)
         answer = yield from self._ask(request)
-        return _reading(answer, lambda said: bool(said["known"])) or answer.lost
-
-    def state(self, hash: bool) -> Call[Card]:
-        request = _get("/v1/state", query={"hash": "true" if hash else "false"}, timeout=LONG)
-        answer = yield from self._ask(request)
-        return _reading(answer, _card)
-
-    def clusters(self, limit: int | None) -> Call[list[Card]]:
-        return self._pages("/v1/clusters", "clusters", "after", limit)
-
-    def cluster(self, id: int, items: int, members: int) -> Call[Card]:
-        query = {
-            "items": str(count_of(items, "items")),
-            "members": str(count_of(members, "members")),
-        }
-        request = _get(f"/v1/clusters/{count_of(id, 'id')}", query=query)
-        answer = yield from self._ask(request)
-        return _reading(answer, _card)
-
-    def history(self, limit: int | None) -> Call[list[Card]]:
-        return self._pages("/v1/history", "changes", "before", limit)
-
-    def expect(self, users: int) -> Call[int]:
-        body = {"users": count_of(users, "users")}
-        answer = yield from self._ask(_post("/v1/admin/expect", body))
-        return _reading(answer, lambda said: int(said["expected_users"]))
-
-    def compact(self, timeout: float) -> Call[Card]:
-        request = Request("POST", "/v1/admin/compact", repeatable=False, timeout=timeout)
-        answer = yield from self._ask(request)
-        return _reading(answer, _card)
-
-    def snapshot(self, timeout: float) -> Call[int]:
-        request = Request("POST", "/v1/admin/snapshot", repeatable=True, timeout=timeout)
-        answer = yield from self._ask(request)
-        return _reading(answer, lambda said: int(said["at"]))
-
-    def download(self, what: str, timeout: float) -> Call[Any]:
-        """The answer of the HTTP library, with its body still to be read."""
-        answer = yield from self._ask(_get(f"/v1/admin/{what}", streams=True, timeout=timeout))
-        return answer.stream
-
-    def ready(self, timeout: float | None = None) -> Call[bool]:
-        try:
-            yield from self._check_ready(timeout)
-        except (ConnectionFailed, Unavailable):
-            return False
-        return True
-
-    def wait_until_ready(self, timeout: float) -> Call[None]:
-        end = time.monotonic() + timeout
-        pause = 0.02
-        while True:
-            try:
-                left = max(0.1, end - time.monotonic())
-                return (yield from self._check_ready(left))
-            except (ConnectionFailed, Unavailable) as error:
-                left = end - time.monotonic()
-                if left <= 0 or error.code == "tls":
-                    raise
-            yield Wait(min(pause, left))
-            pause = min(1.0, 1.5 * pause)
-
-    def _check_ready(self, timeout: float | None) -> Call[None]:
-        yield from self._ask(_get("/readyz", timeout=timeout, tries_again=False))
-
-    def _pages(self, path: str, key: str, cursor: str, limit: int | None) -> Call[list[Card]]:
-        """The entries of a list, page by page, up to `limit`."""
-        left = None if limit is None else count_of(limit, "limit")
-        found: list[Card] = []
-        query: dict[str, str] = {}
-        while left is None or len(found) < left:
-            some = PAGE if left is None else min(PAGE, left - len(found))
-            answer = yield from self._ask(_get(path, query={**query, "limit": str(some)}))
-            part, after = _reading(answer, lambda said: (list(said[key]), said["next"]))
-            found += part
-            if after is None:
-                break
-            query = {cursor: str(after)}
-        return found
+        return reading(answer, lambda said: bool(said["known"])) or answer.lost
 
 
-class Lines:
-    """JSON lines that come in parts."""
-
-    def __init__(self) -> None:
-        self._rest = b""
-
-    def feed(self, part: bytes) -> Generator[Card, None, None]:
-        """The lines that are complete."""
-        *lines, self._rest = (self._rest + part).split(b"\n")
-        for line in lines:
-            yield json.loads(line)
-
-
-def warn_of_missing_nodes(headers: Mapping[str, str]) -> None:
-    """Warns if an export has no lines of some nodes of a cluster, which are not running."""
-    nodes = headers.get("sclub-missing-nodes")
-    if nodes:
-        warnings.warn(
-            f"the export is not complete: {nodes} did not take part, and may have decisions that no other node has; "
-            "repeat it when all nodes are running",
-            RuntimeWarning,
-            stacklevel=4,
-        )
-
-
-def to_frame(lines: list[Card]) -> Any:
-    """The lines of an export as a DataFrame, times as times."""
-    # By name, so that types are checked alike with and without the stubs of pandas.
-    pandas: Any = importlib.import_module("pandas")
-    names = "decision user item position propensity features".split()
-    if any("context" in line for line in lines):
-        names.append("context")
-    names += "score cluster reward decided rewarded".split()
-    optional = "slot_propensity assumed draw candidates catalogue".split()
-    names += [name for name in optional if any(name in line for line in lines)]
-    frame = pandas.DataFrame(lines, columns=names)
-    for name in ("propensity", "reward"):
-        frame[name] = frame[name].astype("float64")
-    frame["position"] = frame["position"].astype("Int64")
-    if "assumed" in names:
-        frame["assumed"] = frame["assumed"].eq(True)
-    for name in ("decided", "rewarded"):
-        frame[name] = pandas.to_datetime(frame[name], unit="ms", utc=True)
-    return frame
-
-
-def _get(path: str, **how: Any) -> Request:
-    return Request("GET", path, repeatable=True, **how)
-
-
-def _post(path: str, body: Any, repeatable: bool = True) -> Request:
-    return Request("POST", path, repeatable=repeatable, body=to_json(body))
-
-
-def _path(folder: str, id: Any, name: str) -> str:
-    text = quote(id_of(id, name), safe="")
-    # A path with the names . and .. would be taken for a shorter one.
-    return f"{folder}/{text.replace('.', '%2E') if not text.strip('.') else text}"
+def counted(page: Card) -> list[Card]:
+    """The items of a page, each with its counts if there are any."""
+    counts = page.get("counts") or [None] * len(page["items"])
+    pairs = zip(page["items"], counts, strict=True)
+    return [item if count is None else {**item, "counts": count} for item, count in pairs]
 
 
 def _named(where: str, given: Mapping[str, Any], needed: list[str], other: list[str]) -> Card:
@@ -484,20 +354,3 @@ def _recommendation(said: Any) -> Recommendation:
     )
 
 
-def _card(said: Any) -> Card:
-    if not isinstance(said, dict):
-        raise TypeError(f"an object is expected, not {type(said).__name__}")
-    return said
-
-
-def _reading(answer: Answer, read: Callable[[Any], T]) -> T:
-    """The content of an answer, if it is one of an sclub server."""
-    try:
-        return read(json.loads(answer.body))
-    except (ValueError, TypeError, LookupError) as error:
-        raise ServiceError(
-            f"the answer is not one of an sclub server: {error}",
-            status=answer.status,
-            code="bad_answer",
-            request_id=answer.request_id,
-        ) from error

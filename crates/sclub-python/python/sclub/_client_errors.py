@@ -28,6 +28,9 @@ from typing import Any
 class ServiceError(RuntimeError):
     """A call to a server failed. The subclasses say what to do about it.
 
+    This class itself is for all other answers. ``code`` is ``"bad_answer"`` if something else than sclub answered, and
+    ``"redirect"`` for a redirect, which is not followed.
+
     Attributes
     ----------
     message
@@ -145,7 +148,7 @@ class ConnectionFailed(ServiceError):
     url
         The address of the server.
     code
-        ``"unreachable"``, ``"tls"``, ``"timeout"`` or ``"broken"``.
+        ``"unreachable"``, ``"tls"``, ``"timeout"``, ``"broken"``, or ``"closed"`` if the client was closed.
     """
 
     def __init__(
@@ -182,19 +185,27 @@ _BY_STATUS: dict[int, type[ServiceError]] = {
 _BY_CODE: dict[str, type[ServiceError]] = {"no_candidates": NoCandidates}
 
 
-def error_of(status: int, body: bytes, retry_after: str | None) -> ServiceError:
+def error_of(
+    status: int, body: bytes, retry_after: str | None, location: str | None = None
+) -> ServiceError:
     """The error for an answer that is not a success.
 
     >>> error_of(404, b'{"error": {"code": "unknown_user", "message": "who?"}}', None)
     NotFound('who?')
     """
-    detail = _detail(body)
-    code = detail.get("code") or ""
+    said = _detail(body)
+    # A proxy may write anything.
+    detail = {name: text for name, text in said.items() if isinstance(text, str) and text}
+    code = detail.get("code", "")
+    unsaid = f"the server answered with HTTP status {status} and no reason"
+    if 300 <= status < 400:
+        code = code or "redirect"
+        unsaid = (
+            f"the server answered with a redirect{f' to {location}' if location else ''}, which is not followed; "
+            "give the address that it leads to as url"
+        )
     error = _BY_CODE.get(code, _BY_STATUS.get(status, ServiceError))(
-        detail.get("message") or f"the server answered with HTTP status {status} and no reason",
-        status=status,
-        code=code,
-        field=detail.get("field"),
+        detail.get("message", unsaid), status=status, code=code, field=detail.get("field")
     )
     error.retry_after = seconds_of(retry_after)
     return error
@@ -204,7 +215,7 @@ def _detail(body: bytes) -> dict[str, Any]:
     """The error in the body of an answer; empty if a proxy wrote it."""
     try:
         said = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     if not isinstance(said, dict):
         return {}

@@ -298,6 +298,10 @@ def _from_frame(frame: Any, name: str, id: str | None, raw: bool) -> Iterator[En
         raise ValueError(f"{name} must have one column {id!r}, and has {columns.count(id)}")
     if id is None and columns.count("id") == 1:
         id = "id"
+    if id is None and raw and type(frame.index).__name__ == "RangeIndex":
+        raise ValueError(
+            f"{name}: which column has the ids? Name it, as id={columns[0]!r}; the rows have only their numbers"
+        )
     if id is None:
         keys = frame.index.tolist()
     else:
@@ -350,8 +354,21 @@ def _culprit(series: Any, ids: list[str]) -> str:
 
 
 def to_json(value: Any) -> bytes:
-    """JSON as it is sent."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+    """JSON as it is sent.
+
+    >>> to_json({"price": np.float32(0.5), "sizes": np.array([1, 2])})
+    b'{"price":0.5,"sizes":[1,2]}'
+    """
+    return json.dumps(
+        value, ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=_plain
+    ).encode()
+
+
+def _plain(value: Any) -> Any:
+    """Numbers and arrays of NumPy as those of Python."""
+    if isinstance(value, (np.generic, np.ndarray)):
+        return value.tolist()
+    raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
 
 
 def pieces_of(

@@ -15,7 +15,6 @@ Example::
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 from collections.abc import Generator, Iterable, Mapping
@@ -24,18 +23,9 @@ from typing import Any, Literal, TypeVar
 
 from ._client_async import AsyncClient
 from ._client_attempts import Answer, Call, Failure, Outcome, Step, Wait, answer_of
-from ._client_base import CONNECTIONS, Base, Verify, headers_of, whole_file
-from ._client_calls import (
-    LONG,
-    Asked,
-    Card,
-    Given,
-    Lines,
-    Recommendation,
-    Scored,
-    to_frame,
-    warn_of_missing_nodes,
-)
+from ._client_base import CONNECTIONS, Verify, headers_of, proxy_of
+from ._client_calls import Asked, Given, Recommendation, Scored
+from ._client_downloads import Card, Event, warn_of_missing_nodes
 from ._client_errors import (
     Conflict,
     ConnectionFailed,
@@ -53,6 +43,8 @@ from ._client_errors import (
     Unsupported,
     WrongHost,
 )
+from ._client_operator import Operator
+from ._client_operator_calls import LONG
 from ._client_values import Context, Id, Items, Reward
 
 __all__ = [
@@ -60,6 +52,7 @@ __all__ = [
     "Client",
     "Conflict",
     "ConnectionFailed",
+    "Event",
     "Forbidden",
     "Gone",
     "InternalError",
@@ -80,8 +73,8 @@ __all__ = [
 T = TypeVar("T")
 
 
-class Client(Base):
-    """A client for a server. Several threads may share one.
+class Client(Operator):
+    """A client for a server. Several threads may share one, and so may processes made by ``fork``.
 
     Parameters
     ----------
@@ -129,14 +122,23 @@ class Client(Base):
         import httpx
 
         super().__init__(url, timeout, retries, verify, space)
-        # Only httpx keeps the key, and does not show it.
-        self._http = httpx.Client(
-            headers=headers_of(key),
-            verify=self._trust,
-            limits=httpx.Limits(
-                max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS
-            ),
-        )
+        headers, proxy = headers_of(key), proxy_of(self._url)
+
+        # Only this function and httpx have the key and the password of the proxy, and show neither.
+        def connect() -> httpx.Client:
+            return httpx.Client(
+                headers=headers,
+                verify=self._trust,
+                proxy=proxy,
+                trust_env=False,
+                limits=httpx.Limits(
+                    max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS
+                ),
+            )
+
+        self._connect = connect
+        self._http = connect()
+        self._process = os.getpid()
 
     def __enter__(self) -> Client:
         return self
@@ -150,7 +152,11 @@ class Client(Base):
         self.close()
 
     def close(self) -> None:
-        """Closes the connections. No call can be made afterwards."""
+        """Closes the connections. No call can be made afterwards.
+
+        A call of another thread ends at its timeout at the latest, and is not retried.
+        """
+        self._is_closed = True
         self._http.close()
 
     def recommend(
@@ -343,6 +349,22 @@ class Client(Base):
         """
         return self._run(self._calls.items(limit))
 
+    def item_cards(
+        self, *, search: str | None = None, counts: bool = False, limit: int | None = None
+    ) -> list[Card]:
+        """Items of the catalogue with all their fields: all, or the first `limit`.
+
+        Parameters
+        ----------
+        search
+            Only items whose id, title or tags contain this text. Upper and lower case are the same.
+        counts
+            True to include ``"counts"``: how often each item was shown, and its rewards.
+        limit
+            The maximum number of items; None for all.
+        """
+        return self._run(self._calls.item_cards(search, counts, limit))
+
     def patch_item(self, id: Id, **fields: Any) -> Card:
         """Changes some fields of an item of the catalogue. Returns the item.
 
@@ -381,6 +403,14 @@ class Client(Base):
         """The state of a user: rewards, estimate, cluster and placement."""
         return self._run(self._calls.user(id))
 
+    def preview(self, user: Id, *, k: int = 5) -> Card:
+        """What the user would be recommended now, and the scores. It is no decision: nothing is recorded."""
+        return self._run(self._calls.preview(user, k))
+
+    def recent(self, user: Id) -> list[Card]:
+        """The last decisions of a user, newest first, with the rewards of their items. These come a moment later."""
+        return self._run(self._calls.recent(user))
+
     def forget(self, user: Id) -> bool:
         """Forgets a user. Returns True if the user was known.
 
@@ -388,80 +418,6 @@ class Client(Base):
         data folder.
         """
         return self._run(self._calls.forget(user))
-
-    def state(self, *, hash: bool = False) -> Card:
-        """The state of the server: rounds, rewards, users, clusters, quality of the clustering.
-
-        With `hash` True there is also `"hash"`, a hash of everything learned. It is slow with many
-        users.
-        """
-        return self._run(self._calls.state(hash))
-
-    def clusters(self, *, limit: int | None = 100) -> list[Card]:
-        """The largest clusters, or with `limit` None all."""
-        return self._run(self._calls.clusters(limit))
-
-    def cluster(self, id: int, *, items: int = 10, members: int = 20) -> Card:
-        """A cluster, with some of its best items and some of its members."""
-        return self._run(self._calls.cluster(id, items, members))
-
-    def history(self, *, limit: int | None = 100) -> list[Card]:
-        """The latest splits and merges, newest first; with `limit` None all that are kept."""
-        return self._run(self._calls.history(limit))
-
-    def export(self, *, timeout: float = LONG) -> Generator[Card, None, None]:
-        """Yields every item that was shown and has a reward, then those that have none.
-
-        Lines are not kept in memory. An interrupted download raises `ConnectionFailed`. If nodes of a
-        cluster are not running, their part is missing, and a `RuntimeWarning` names them.
-
-        Example::
-
-            rewards = [line["reward"] for line in client.export() if line["reward"] is not None]
-        """
-        lines = Lines()
-        with contextlib.closing(self._download("export", timeout)) as parts:
-            for part in parts:
-                yield from lines.feed(part)
-
-    def export_frame(self, *, timeout: float = LONG) -> Any:
-        """The export as a pandas DataFrame. A missing reward or propensity is NaN, a missing position NA."""
-        return to_frame(list(self.export(timeout=timeout)))
-
-    def backup(self, path: str | os.PathLike[str], *, timeout: float = LONG) -> int:
-        """Writes a backup of the server's data folder to a file, for ``sclub restore``.
-
-        An existing file is replaced, and only by a complete one. Returns the size in bytes.
-        """
-        with whole_file(path) as file:
-            with contextlib.closing(self._download("backup", timeout)) as parts:
-                return sum(file.write(part) for part in parts)
-
-    def expect(self, users: int) -> int:
-        """Sets the number of users that exist before the first round.
-
-        Optional: without it users exist once they appear.
-        """
-        return self._run(self._calls.expect(users))
-
-    def compact(self, *, timeout: float = LONG) -> Card:
-        """Removes forgotten users from the server's data folder."""
-        return self._run(self._calls.compact(timeout))
-
-    def snapshot(self, *, timeout: float = LONG) -> int:
-        """Takes a snapshot, which makes the server's next start fast. Returns its last event."""
-        return self._run(self._calls.snapshot(timeout))
-
-    def ready(self) -> bool:
-        """True if the server answers calls now. Tries once."""
-        return self._run(self._calls.ready())
-
-    def wait_until_ready(self, timeout: float = 30.0) -> None:
-        """Returns once the server answers calls.
-
-        After `timeout` seconds it raises the last error: `ConnectionFailed` or `Unavailable`.
-        """
-        self._run(self._calls.wait_until_ready(timeout))
 
     def _run(self, call: Call[T]) -> T:
         outcome: Outcome = None
@@ -479,8 +435,13 @@ class Client(Base):
             return None
         import httpx
 
+        if self._is_closed:
+            return self._closed()
+        if self._process != os.getpid():
+            # After a fork the connections belong to the parent: each would read answers of the other.
+            self._http, self._process = self._connect(), os.getpid()
         # Waiting for a free connection must not count as a timeout of the server.
-        seconds = self._timeout if step.timeout is None else step.timeout
+        seconds = self._seconds(step)
         try:
             request = self._http.build_request(
                 step.method,
@@ -500,10 +461,10 @@ class Client(Base):
             return self._failed(error)
         return answer_of(response.status_code, body, response.headers)
 
-    def _download(self, what: str, timeout: float) -> Generator[bytes, None, None]:
+    def _download(self, path: str, timeout: float | None) -> Generator[bytes, None, None]:
         import httpx
 
-        response: httpx.Response = self._run(self._calls.download(what, timeout))
+        response: httpx.Response = self._run(self._calls.download(path, timeout))
         warn_of_missing_nodes(response.headers)
         try:
             yield from response.iter_bytes()

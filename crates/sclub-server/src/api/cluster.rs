@@ -5,13 +5,14 @@
 
 mod all;
 mod batch;
+mod figures;
 
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
 
 use axum::body::{Body, Bytes};
-use axum::extract::{FromRequestParts, Request, State};
+use axum::extract::{FromRequestParts, Query, Request, State};
 use axum::http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use axum::http::{Method, Response, StatusCode};
 use axum::middleware::Next;
@@ -24,6 +25,8 @@ pub(super) use all::{__path_nodes, nodes};
 use all::{ask_all, compact, hashes, metrics, node_list, state};
 use batch::{Share, error_of, feedback_batch, is_idle_round, of_whole_batch, recommend_batch};
 
+use super::items::parsed_query;
+use super::query::StateQuery;
 use super::scalars::GivenId;
 use super::{Answer, App, Routes, Shared, body, calls, items, json, parse};
 use crate::cluster::call::{GroupAnswer, GroupCall, HttpAnswer, HttpCall, Route};
@@ -31,6 +34,7 @@ use crate::cluster::node::Group;
 use crate::cluster::{Node, Unanswered};
 use crate::decision::{DecisionContents, Sealer};
 use crate::edge::error::ErrorCode;
+use crate::edge::serve::forwarded;
 use crate::edge::{ApiError, Closing};
 use crate::engine::{Engine, Refusal};
 use crate::meters::Call;
@@ -62,7 +66,11 @@ pub(super) async fn spread(State(app): State<Shared>, request: Request, next: Ne
         .unwrap_or_else(IntoResponse::into_response)
 }
 
-async fn answer(app: &Shared, node: Arc<Node>, request: Request) -> Result<Answer, ApiError> {
+async fn answer(app: &Shared, node: Arc<Node>, mut request: Request) -> Result<Answer, ApiError> {
+    // The answer to HEAD is that to GET, without the body, which the router drops.
+    if request.method() == Method::HEAD {
+        *request.method_mut() = Method::GET;
+    }
     let path = request.uri().path().to_owned();
     let method = request.method().clone();
     let query = request.uri().query().map(|query| format!("?{query}"));
@@ -71,8 +79,9 @@ async fn answer(app: &Shared, node: Arc<Node>, request: Request) -> Result<Answe
     let nothing = Bytes::new();
     match path.as_str() {
         "/v1/nodes" => {
+            let query = parsed_query(Query::<StateQuery>::try_from_uri(request.uri()))?;
             let mut list = node_list(&node);
-            if request.uri().query() == Some("hash=true") {
+            if query.hash == Some(true) {
                 list.hashes = Some(hashes(&node).await?);
             }
             Ok(json(&list))
@@ -91,6 +100,10 @@ async fn answer(app: &Shared, node: Arc<Node>, request: Request) -> Result<Answe
             let to = items::Target::Cluster(&node);
             items::put_into(app, &head.headers, sent, dim, to).await
         }
+        "/v1/items" if method == Method::GET => {
+            let query = Query::try_from_uri(request.uri());
+            figures::items_page(&node, parsed_query(query)?).await
+        }
         _ if method == Method::GET && path.starts_with("/v1/items") => {
             let catalogue = node.catalogue().app().ok_or_else(starting)?;
             Ok(inner(&catalogue, request).await)
@@ -101,7 +114,11 @@ async fn answer(app: &Shared, node: Arc<Node>, request: Request) -> Result<Answe
         }
         _ if path.starts_with("/v1/users/") => {
             let rest = path.trim_start_matches("/v1/users/");
-            let id = percent_decoded(rest.split('/').next().unwrap_or(rest));
+            let (id, rest) = rest.split_once('/').unwrap_or((rest, ""));
+            let id = percent_decoded(id);
+            if rest == "recent" {
+                return figures::recent_of_all(&node, id).await;
+            }
             ask(&node, node.group_of(&id), route, nothing).await
         }
         _ if path.starts_with("/v1/experiments") => Err(ApiError::new(
@@ -169,8 +186,10 @@ fn route_of(call: Call) -> Route {
 /// Answers a request with the handlers of a single server.
 async fn inner(app: &Shared, request: Request) -> Answer {
     let router = Routes::new().merge().with_state(Arc::clone(app));
+    // Without the parameters of the path that the first router has found: there would be two of each.
+    let uri = request.uri().clone();
     router
-        .oneshot(request)
+        .oneshot(forwarded(request, uri))
         .await
         .unwrap_or_else(|error| match error {})
 }
@@ -533,6 +552,8 @@ fn percent_decoded(text: &str) -> String {
         let code = after
             .get(..2)
             .and_then(|digits| std::str::from_utf8(digits).ok());
+        // A sign is not a digit.
+        let code = code.filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
         let code = code.and_then(|digits| u8::from_str_radix(digits, 16).ok());
         match (byte, code) {
             (b'%', Some(code)) => {
@@ -546,4 +567,23 @@ fn percent_decoded(text: &str) -> String {
         }
     }
     String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_decoded_as_the_router_does_it() {
+        for (path, id) in [
+            ("a", "a"),
+            ("%41%c3%A9", "Aé"),
+            ("%2541", "%41"),
+            ("100%", "100%"),
+            ("%+1", "%+1"),
+            ("%zz%4", "%zz%4"),
+        ] {
+            assert_eq!(percent_decoded(path), id, "{path}");
+        }
+    }
 }

@@ -10,11 +10,12 @@ use super::items::parsed_query;
 use super::{Answer, App, Id, Shared, Work, json, run_blocking};
 use crate::edge::ApiError;
 use crate::edge::error::ErrorBody;
-use crate::engine::{Engine, Refusal};
+use crate::engine::{COUNTS_FILE, Engine, ItemCounts, Refusal, SavedCounts, SeenDecision};
 use crate::env::Env;
 use crate::locks::lock;
+use crate::state::Catalogue;
 use crate::store::SmallFile;
-use crate::timeline::{Figures, Point, Range};
+use crate::timeline::{Figures, Point, Range, Timeline};
 
 /// The number of seconds between two writes of the figures.
 pub(super) const SECONDS_PER_WRITE: u64 = 60;
@@ -22,8 +23,12 @@ pub(super) const SECONDS_PER_WRITE: u64 = 60;
 /// The number of items in a preview, by default.
 pub(super) const DEFAULT_K: usize = 5;
 
-/// The file of the figures in a data folder.
+/// The file of the figures over time in a data folder.
 const FILE: &str = "figures";
+
+/// The number of counts of items that are written with every write of the figures. More are written less often: twice as many
+/// every second time.
+const COUNTS_PER_WRITE: u64 = 100_000;
 
 /// The time span to return.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -63,6 +68,8 @@ pub struct TimelineCard {
 pub struct TimelineStep {
     /// Its start, in milliseconds since 1970.
     pub at: u64,
+    /// The number of its seconds that were counted: fewer than it has if the server did not run all the time, or if it is not over.
+    pub seconds: u32,
     /// The number of recommendations.
     pub recommends: u64,
     /// The number of feedbacks.
@@ -90,6 +97,7 @@ impl From<Point> for TimelineStep {
             |seconds: Option<f32>| seconds.map(|seconds| (f64::from(seconds) * 1e6).round() / 1e3);
         Self {
             at: point.at,
+            seconds: point.seconds,
             recommends: point.recommends,
             feedbacks: point.feedbacks,
             rewards: point.rewards,
@@ -117,7 +125,7 @@ pub(super) async fn timeline(
         (None, Some(node)) => node.now(),
         (None, None) => app.ready()?.now(),
     };
-    let steps = lock(&app.figures).timeline.points(range, now);
+    let steps = lock(&app.timeline).points(range, now);
     Ok(json(&TimelineCard {
         range,
         step_seconds: range.step() / 1000,
@@ -131,14 +139,17 @@ pub(super) async fn timeline(
 pub struct PreviewCard {
     /// The items, best first.
     pub items: Vec<PreviewItem>,
+    /// The policy that serves the user: that of an experiment's arm, if one is running.
+    pub policy: String,
     /// The cluster that the user is served from; with `sclub-soft` their most probable one, or 0 if they most
     /// probably are in none.
     pub cluster: u64,
     /// The number of users in that cluster.
     pub cluster_users: u64,
-    /// True if another recommendation may differ on the same rewards: the policy draws at random, or some
-    /// recommendations explore (`--explore-share`).
+    /// True if the policy draws at random, so that another recommendation may differ on the same rewards.
     pub random: bool,
+    /// The share of recommendations that are drawn uniformly from the catalogue instead (`--explore-share`).
+    pub explore_share: f64,
 }
 
 /// An item of a recommendation that is not made.
@@ -163,8 +174,9 @@ pub struct PreviewItem {
     pub cluster_mean: Option<f64>,
 }
 
-/// Returns the items that the user would be recommended now, and their scores. It is no decision: nothing is recorded,
-/// and context features are 0.
+/// Returns the items that the user would be recommended now, and their scores. It is no decision: nothing is recorded, later
+/// recommendations are not changed, and context features are 0. Items of equal score come in random order, as they do in a
+/// recommendation.
 #[utoipa::path(get, path = "/v1/users/{id}/preview", tag = "look", params(("id" = String, Path, description = "The user's id"), PreviewQuery), responses(
     (status = 200, body = PreviewCard, description = "The items"),
     (status = 404, body = ErrorBody, description = "`no_candidates`: the catalogue has no item that is available")))]
@@ -197,9 +209,11 @@ pub(super) async fn preview(
         });
         Ok(json(&PreviewCard {
             items: items.collect(),
+            policy: preview.policy,
             cluster: preview.cluster,
             cluster_users: preview.cluster_users,
             random: preview.is_random,
+            explore_share: preview.explore_share,
         }))
     })
     .await?
@@ -210,6 +224,9 @@ pub(super) async fn preview(
 pub struct RecentCard {
     /// The decisions, newest first.
     pub decisions: Vec<RecentDecision>,
+    /// The nodes of a cluster that did not answer: decisions that they made are missing. Absent if there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub missing_nodes: Vec<String>,
 }
 
 /// A decision of a user.
@@ -234,16 +251,27 @@ pub struct RecentItem {
 }
 
 /// Returns the last decisions of a user, with the rewards of their items. As many are kept as `--max-seen` says, of users
-/// of the last time; after a restart they are read from the journal of the last hours. Without a journal there are no rewards, and a node of
-/// a cluster has no decisions.
+/// of the last time; after a restart they are read from the journal of the last hours. In a cluster they are those of the nodes that
+/// follow the user's partition.
 #[utoipa::path(get, path = "/v1/users/{id}/recent", tag = "look", params(("id" = String, Path, description = "The user's id")), responses(
     (status = 200, body = RecentCard, description = "The decisions; none if the user is not known")))]
 pub(super) async fn recent(State(app): State<Shared>, Id(id): Id) -> Result<Answer, ApiError> {
     check_id(&app.settings, &id, || "id".to_owned())?;
     let engine = app.ready()?;
     let decisions = engine.seen(&id);
-    let state = engine.state();
-    let catalogue = state.catalogue();
+    Ok(json(&recent_card(
+        decisions,
+        engine.state().catalogue(),
+        Vec::new(),
+    )))
+}
+
+/// The answer with the last decisions of a user, newest first.
+pub(super) fn recent_card(
+    decisions: Vec<SeenDecision>,
+    catalogue: Option<&Catalogue>,
+    missing_nodes: Vec<String>,
+) -> RecentCard {
     let title = |id: &str| {
         let catalogue = catalogue?;
         let slot = catalogue.slot(id)?;
@@ -256,57 +284,68 @@ pub(super) async fn recent(State(app): State<Shared>, Id(id): Id) -> Result<Answ
             .into_iter()
             .map(|(id, reward)| RecentItem {
                 title: title(&id),
-                id: id.to_string(),
+                id,
                 reward,
             })
             .collect(),
     });
-    Ok(json(&RecentCard {
+    RecentCard {
         decisions: decisions.collect(),
-    }))
+        missing_nodes,
+    }
 }
 
 impl App {
-    /// The file of the figures.
-    fn figures_file(&self) -> SmallFile {
+    /// A file with figures.
+    fn figures_file(&self, name: &str) -> SmallFile {
         match self.engine() {
-            Some(engine) => engine.folder().small_file(FILE),
+            Some(engine) => engine.folder().small_file(name),
             // A node of a cluster.
-            None => SmallFile::new(&Env::real(), &self.settings.data.join(FILE)),
+            None => SmallFile::new(&Env::real(), &self.settings.data.join(name)),
         }
+    }
+
+    /// The counts of items of the engine, or of the node.
+    fn item_counts(&self) -> Option<&ItemCounts> {
+        let engine = self.engine().map(Engine::item_counts);
+        engine.unwrap_or_else(|| self.node().map(|node| &*node.item_counts))
     }
 
     /// Reads the figures of an earlier run. If they cannot be read, they begin anew.
     pub(super) fn load_figures(&self) {
-        let file = self.figures_file();
-        let mut figures = match file.read() {
-            Ok(None) => return,
-            Ok(Some(bytes)) => match Figures::decode(&bytes) {
-                Some(figures) => figures,
-                None => return not_read(&file, &"it cannot be decoded"),
-            },
-            Err(error) => return not_read(&file, &error),
-        };
-        if let (Some(items), Some(engine)) = (figures.items.take(), self.engine()) {
-            engine.load_item_counts(items);
+        if let Some(timeline) = Timeline::read(&self.figures_file(FILE)) {
+            *lock(&self.timeline) = timeline;
         }
-        *lock(&self.figures) = figures;
+        // An engine reads its own.
+        if let (None, Some(node)) = (self.engine(), self.node())
+            && let Some(saved) = SavedCounts::read(&self.figures_file(COUNTS_FILE))
+        {
+            node.item_counts.join(ItemCounts::load(saved));
+        }
     }
 
     /// Writes the figures. Blocks.
     pub fn save_figures(&self) {
         // One at a time, or two would write the same file.
         let _saving = lock(&self.saving_figures);
-        let mut figures = lock(&self.figures).clone();
-        figures.items = self.engine().and_then(Engine::save_item_counts);
-        let file = self.figures_file();
-        if let Err(error) = file.write(&figures.encode()) {
-            tracing::warn!(%error, "the figures of the page cannot be written");
+        let timeline = lock(&self.timeline).clone();
+        timeline.write(&self.figures_file(FILE));
+        if let Some(counts) = self.item_counts()
+            && let Some(saved) = counts.save()
+            && !saved.write(&self.figures_file(COUNTS_FILE))
+        {
+            counts.not_saved();
         }
     }
-}
 
-fn not_read(file: &SmallFile, error: &dyn std::fmt::Display) {
-    let path = file.path().display();
-    tracing::warn!(%path, %error, "the figures of the page cannot be read; they begin anew");
+    /// Writes the figures once a minute: counts of many items less often. Blocks.
+    pub(super) fn save_figures_at(&self, minute: u64) {
+        let counts = self.item_counts().map_or(0, ItemCounts::len);
+        if minute.is_multiple_of(1 + counts as u64 / COUNTS_PER_WRITE) {
+            return self.save_figures();
+        }
+        let _saving = lock(&self.saving_figures);
+        let timeline = lock(&self.timeline).clone();
+        timeline.write(&self.figures_file(FILE));
+    }
 }

@@ -1,27 +1,27 @@
 //! The calls of the catalogue.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, Request, State};
 use axum::http::HeaderMap;
+use serde::de::IgnoredAny;
 
 use super::calls::{check_dim, check_id};
 use super::model::{CatalogueItem, ItemFigures, ItemLine, ItemPatch, ItemsPage, ItemsPut, Removed};
-use super::plain;
 use super::query::ItemsQuery;
 use super::raw_items::with_features;
-use super::{Answer, App, Id, Shared, Work, body, json, parse, run_blocking};
+use super::{Answer, App, Id, Shared, Work, body, json, parse, plain, run_blocking, wrong_json};
 use crate::cluster::Node;
 use crate::description::Description;
 use crate::edge::ApiError;
 use crate::edge::body::{Line, check_json_lines, lines};
 use crate::edge::error::ErrorBody;
-use crate::engine::{Engine, ItemCount, Refusal};
+use crate::engine::{Engine, ItemCount, Refusal, SomeCounts};
 use crate::event::DescribedItem;
-use crate::state::{Catalogue, State as Known};
+use crate::state::Catalogue;
 
 /// The maximum number of items in one write.
 const MAX_ITEMS_PER_WRITE: usize = 1000;
@@ -36,7 +36,7 @@ const MAX_NAMED: usize = 100;
 /// line ends the upload; the items of the lines before it stay. On a server with a transform (`--features`) a line may
 /// have the raw fields of the item, such as its title, tags and price, in place of `features`; they are kept in `title`, `tags`,
 /// `available` and `data`. An item that exists is replaced as a whole: a field that is not given has its default afterwards.
-#[utoipa::path(put, path = "/v1/items", operation_id = "put_items", tag = "items", request_body(content = Option<Vec<ItemLine>>, description = "One item a line. The schema is that of all lines as a list. `application/jsonl` and `application/json` are accepted too", content_type = "application/x-ndjson", example = "{\"id\": \"i1\", \"features\": [0.6, 0.8], \"title\": \"Green tea\", \"tags\": [\"tea\"], \"data\": {\"price\": 4.5}}\n{\"id\": \"i2\", \"features\": [1.0, 0.0], \"available\": false}\n"), responses(
+#[utoipa::path(put, path = "/v1/items", operation_id = "put_items", tag = "items", request_body(content = Option<Vec<ItemLine>>, description = "One item a line. The schema is that of all lines as a list. `application/jsonl` and `application/json` are accepted too", content_type = "application/x-ndjson", example = json!([{"id": "i1", "features": [0.6, 0.8], "title": "Green tea", "tags": ["tea"], "data": {"price": 4.5}}, {"id": "i2", "features": [1.0, 0.0], "available": false}])), responses(
     (status = 200, body = ItemsPut, description = "The number of items, and the number that were new or changed"),
     (status = 400, body = ErrorBody, description = "`bad_json`: a line is not an item; the message has its number"),
     (status = 413, body = ErrorBody, description = "`too_large`: a line is too long; the message has its number"),
@@ -147,7 +147,16 @@ pub(super) fn read(app: &App, line: &Line) -> Result<DescribedItem, ApiError> {
         available,
         data,
     } = serde_json::from_slice(&line.bytes).map_err(|error| {
-        ApiError::bad_json(plain(&format!("line {number} is not an item: {error}")))
+        let (problem, error) =
+            match serde_json::from_slice::<HashMap<String, IgnoredAny>>(&line.bytes) {
+                Ok(_) => ("is not an item", error),
+                Err(error) => (
+                    "is not one JSON object. Send one object a line; with curl, send a file by --data-binary, which keeps \
+                     the line ends",
+                    error,
+                ),
+            };
+        wrong_json(&format!("line {number} {problem}"), &line.bytes, &error)
     })?;
     let description = Description {
         title,
@@ -209,82 +218,64 @@ pub(super) async fn list(
     query: Result<Query<ItemsQuery>, QueryRejection>,
 ) -> Result<Answer, ApiError> {
     let query = parsed_query(query)?;
-    run_blocking(&app, Work::Look, move |_, engine| page(engine, &query)).await?
+    Ok(json(&page(&app, query).await?))
 }
 
-fn page(engine: &Engine, query: &ItemsQuery) -> Result<Answer, ApiError> {
-    let search = Search::new(query.search.as_deref())?;
+/// A page of the catalogue of an engine.
+pub(super) async fn page(app: &Shared, query: ItemsQuery) -> Result<ItemsPage, ApiError> {
+    run_blocking(app, Work::Look, move |_, engine| page_of(engine, &query)).await?
+}
+
+fn page_of(engine: &Engine, query: &ItemsQuery) -> Result<ItemsPage, ApiError> {
     let limit = limit(query.limit, 100)?;
-    let found = match search {
-        None => found(&engine.state(), query, limit, |_, _| true),
-        // All items are looked at.
-        Some(search) => engine.read_long(|state| {
-            found(state, query, limit, |catalogue, slot| {
-                search.finds(catalogue, slot)
-            })
-        }),
+    if let Some(after) = &query.after {
+        check_id(engine.settings(), after, || "after".to_owned())?;
+    }
+    let mut page = match Search::new(query.search.as_deref())? {
+        None => some_items(engine, query.after.as_deref(), limit)?,
+        Some(search) => search.page(engine, query.after.as_deref(), limit)?,
     };
-    let mut page = found?;
     if query.counts == Some(true) {
         let ids = page.items.iter().map(|item| &*item.id);
-        if let Some((since, counts)) = engine.item_counts(ids) {
-            page.counted_since = since;
-            page.counts = Some(counts.into_iter().map(ItemFigures::from).collect());
-        }
-    }
-    Ok(json(&page))
-}
-
-/// The page of the items that pass a test.
-fn found(
-    state: &Known,
-    query: &ItemsQuery,
-    limit: usize,
-    passes: impl Fn(&Catalogue, usize) -> bool,
-) -> Result<ItemsPage, Refusal> {
-    let mut page = ItemsPage {
-        items: Vec::new(),
-        next: None,
-        total: 0,
-        order_revision: 0,
-        counts: None,
-        counted_since: None,
-    };
-    let Some(catalogue) = state.catalogue() else {
-        return Ok(page);
-    };
-    page.order_revision = catalogue.order_revision();
-    let first = match &query.after {
-        None => 0,
-        Some(id) => catalogue.slot(id).ok_or_else(|| unknown(id))? + 1,
-    };
-    // Without a search the total is known.
-    let is_all = query.search.is_none();
-    let slots = match is_all {
-        true => first..(first + limit + 1).min(catalogue.len()),
-        false => 0..catalogue.len(),
-    };
-    let mut has_more = false;
-    for slot in slots {
-        if !passes(catalogue, slot) {
-            continue;
-        }
-        page.total += 1;
-        if slot < first {
-            continue;
-        }
-        match page.items.len() < limit {
-            true => page.items.push(card(catalogue, slot)),
-            false => has_more = true,
-        }
-    }
-    if is_all {
-        page.total = catalogue.len() as u64;
-    }
-    if has_more {
-        page.next = page.items.last().map(|item| item.id.clone());
+        let counts = engine.item_counts().map(|counts| counts.get(ids));
+        page.set_counts(counts);
     }
     Ok(page)
+}
+
+/// The page of a server without a catalogue, where no item can be the last one of the page before.
+fn empty_page(after: Option<&str>) -> Result<ItemsPage, Refusal> {
+    match after {
+        None => Ok(ItemsPage::default()),
+        Some(id) => Err(unknown(id)),
+    }
+}
+
+/// The first slot of a page.
+fn first_slot(catalogue: &Catalogue, after: Option<&str>) -> Result<usize, Refusal> {
+    match after {
+        None => Ok(0),
+        Some(id) => Ok(catalogue.slot(id).ok_or_else(|| unknown(id))? + 1),
+    }
+}
+
+/// A page of the whole catalogue.
+fn some_items(engine: &Engine, after: Option<&str>, limit: usize) -> Result<ItemsPage, Refusal> {
+    let state = engine.state();
+    let Some(catalogue) = state.catalogue() else {
+        return empty_page(after);
+    };
+    let first = first_slot(catalogue, after)?;
+    let end = (first + limit).min(catalogue.len());
+    let items: Vec<CatalogueItem> = (first..end).map(|slot| card(catalogue, slot)).collect();
+    let next = items.last().filter(|_| end < catalogue.len());
+    Ok(ItemsPage {
+        next: next.map(|item| item.id.clone()),
+        items,
+        total: catalogue.len() as u64,
+        order_revision: catalogue.order_revision(),
+        ..ItemsPage::default()
+    })
 }
 
 /// A text that is searched for.
@@ -292,6 +283,12 @@ struct Search(String);
 
 impl Search {
     const MAX_LENGTH: usize = 200;
+
+    /// The number of items that are looked at in one read of the state, so that learning does not wait for long.
+    const PER_READ: usize = 2_000;
+
+    /// The number of times that it begins again because items were removed meanwhile, which moves others.
+    const ATTEMPTS: usize = 5;
 
     /// The search of a query; `None` if there is none.
     fn new(text: Option<&str>) -> Result<Option<Self>, Refusal> {
@@ -305,12 +302,65 @@ impl Search {
         Ok(Some(Self(text.trim().to_lowercase())))
     }
 
+    /// The page of the items that it finds. All items are looked at.
+    fn page(
+        &self,
+        engine: &Engine,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<ItemsPage, Refusal> {
+        let mut attempts = 0;
+        'again: loop {
+            attempts += 1;
+            let mut page = ItemsPage::default();
+            let (mut first, mut has_more) = (0, false);
+            for from in (0..).step_by(Self::PER_READ) {
+                let state = engine.state();
+                let Some(catalogue) = state.catalogue() else {
+                    return empty_page(after);
+                };
+                let revision = catalogue.order_revision();
+                if from == 0 {
+                    first = first_slot(catalogue, after)?;
+                    page.order_revision = revision;
+                } else if revision != page.order_revision && attempts < Self::ATTEMPTS {
+                    continue 'again;
+                }
+                let end = (from + Self::PER_READ).min(catalogue.len());
+                for slot in (from..end).filter(|&slot| self.finds(catalogue, slot)) {
+                    page.total += 1;
+                    match page.items.len() < limit {
+                        _ if slot < first => {}
+                        true => page.items.push(card(catalogue, slot)),
+                        false => has_more = true,
+                    }
+                }
+                if end == catalogue.len() {
+                    break;
+                }
+            }
+            if has_more {
+                page.next = page.items.last().map(|item| item.id.clone());
+            }
+            return Ok(page);
+        }
+    }
+
     fn finds(&self, catalogue: &Catalogue, slot: usize) -> bool {
         let has = |text: &str| text.to_lowercase().contains(&self.0);
         let description = catalogue.description(slot);
         has(&catalogue.entry(slot).id)
             || description.title.as_deref().is_some_and(has)
             || description.tags.iter().any(|tag| has(tag))
+    }
+}
+
+impl ItemsPage {
+    /// Sets the counts of its items.
+    pub(super) fn set_counts(&mut self, counts: Option<SomeCounts>) {
+        self.counted_since = counts.as_ref().and_then(|counts| counts.since);
+        self.counts =
+            counts.map(|counts| counts.items.into_iter().map(ItemFigures::from).collect());
     }
 }
 
@@ -395,17 +445,27 @@ fn unknown(id: &str) -> Refusal {
     Refusal::unknown_item(id)
 }
 
-/// The parsed query, or the error for the client.
+/// The parsed query, or the error for the client, with the name of the parameter.
 pub(super) fn parsed_query<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, ApiError> {
-    match query {
-        Ok(Query(query)) => Ok(query),
-        Err(error) => {
-            let text = error.body_text();
-            let reason = text.rsplit("query string: ").next().unwrap_or(&text);
-            let message = format!("the query is invalid: {reason}");
-            Err(ApiError::invalid("query", plain(&message)))
+    let error = match query {
+        Ok(Query(query)) => return Ok(query),
+        Err(error) => error.body_text(),
+    };
+    let reason = error.rsplit("query string: ").next().unwrap_or(&error);
+    // "limit: invalid digit found in string", or "duplicate field `limit`"
+    let (name, reason) = match reason.split_once(": ") {
+        Some((name, reason)) => (name, reason),
+        None => (reason.split('`').nth(1).unwrap_or("query"), reason),
+    };
+    let message = match reason {
+        "invalid digit found in string" | "cannot parse integer from empty string" => {
+            format!("{name} must be a whole number that is not negative")
         }
-    }
+        "number too large to fit in target type" => format!("{name} is too large"),
+        "provided string was not `true` or `false`" => format!("{name} must be true or false"),
+        reason => format!("the query is invalid: {}", plain(reason)),
+    };
+    Err(ApiError::invalid(name.to_owned(), message))
 }
 
 /// The number of entries to list: validated, or the default.

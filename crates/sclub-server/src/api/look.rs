@@ -20,9 +20,10 @@ use super::model::{
 use super::query::{ClusterQuery, ClustersQuery, HistoryQuery, StateQuery};
 use super::{Answer, App, Id, Shared, Work, json, run_blocking};
 use crate::edge::error::ErrorBody;
+use crate::edge::keys::DEFAULT_SPACE;
 use crate::edge::{ApiError, Caller, Scope};
 use crate::engine::{Engine, Refusal};
-use crate::meters::{joined, labelled};
+use crate::meters::{joined, labelled, ready_metric};
 use crate::state::{Catalogue, NO_USER, Record, Served, Sides, State as Known, What};
 
 /// Returns a user's statistics.
@@ -324,6 +325,9 @@ pub(super) async fn state(
 fn state_card(app: &App, engine: &Engine, state: &Known, hash: Option<String>) -> StateCard {
     let (rewards, reward_sum) = state.rewards();
     let context = &state.identity().context;
+    let transform = state.identity().features.iter();
+    let raw_fields = transform.flat_map(|transform| transform.columns());
+    let raw_fields = raw_fields.map(|(name, kind)| (name.to_owned(), kind));
     let read_only_reason = engine.read_only();
     StateCard {
         events: state.events(),
@@ -337,6 +341,7 @@ fn state_card(app: &App, engine: &Engine, state: &Known, hash: Option<String>) -
         preset: state.identity().preset().as_str(),
         constants: state.identity().overrides(),
         dim: state.dim().map(|dim| dim as u64),
+        raw_fields: raw_fields.collect(),
         context: context.declarations(),
         context_mode: (!context.is_empty()).then(|| context.mode().as_str()),
         items: state.catalogue().map_or(0, |catalogue| catalogue.len()) as u64,
@@ -369,14 +374,13 @@ fn state_card(app: &App, engine: &Engine, state: &Known, hash: Option<String>) -
 #[utoipa::path(get, path = "/metrics", tag = "look", responses(
     (status = 200, body = String, content_type = "text/plain", description = "Prometheus's text format")))]
 pub(super) async fn metrics(State(app): State<Shared>, caller: Caller) -> Result<Answer, ApiError> {
-    let mut text = metrics_of(&app, app.ready()?);
+    let mut text = metrics_of(&app, Some(app.ready()?));
     if caller.scope == Scope::All
         && let Some(spaces) = app.spaces.get().and_then(Weak::upgrade)
     {
         let others = spaces.list().into_iter();
         let others = others.filter(|space| !Arc::ptr_eq(&space.app, &app));
-        let others =
-            others.filter_map(|space| space.app.engine().map(|e| metrics_of(&space.app, e)));
+        let others = others.map(|space| metrics_of(&space.app, space.app.engine()));
         text = joined(std::iter::once(text).chain(others));
     }
     let mut answer = Response::new(Body::from(text));
@@ -385,12 +389,13 @@ pub(super) async fn metrics(State(app): State<Shared>, caller: Caller) -> Result
     Ok(answer)
 }
 
-/// The metrics of a space.
-fn metrics_of(app: &App, engine: &Engine) -> String {
-    let text = engine.render_metrics();
+/// The metrics of a space; of one that cannot be opened, only that it is not ready.
+fn metrics_of(app: &App, engine: Option<&Engine>) -> String {
+    let text =
+        engine.map(Engine::render_metrics).unwrap_or_default() + &ready_metric(engine.is_some());
     match &app.space {
         Some(space) => labelled(&text, space),
-        None => text + &app.server_metrics(),
+        None => labelled(&text, DEFAULT_SPACE) + &app.server_metrics(),
     }
 }
 

@@ -18,6 +18,7 @@ mod route;
 mod scalars;
 mod spaces;
 mod stream;
+mod wrong_json;
 
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
@@ -25,7 +26,7 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRequestParts, Path, Request, State};
-use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
+use axum::http::header::{CONTENT_TYPE, HeaderValue};
 use axum::http::request::Parts;
 use axum::http::{Method, Response, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
@@ -39,8 +40,10 @@ pub use items::item_line;
 pub use openapi::document;
 pub use route::route_of;
 pub use spaces::{no_spaces, with_spaces};
+pub use wrong_json::plain;
 
 use blocking::{Permits, Work, run_blocking};
+use wrong_json::wrong_json;
 
 use crate::cluster::Node;
 use crate::edge::body::{check_json, whole};
@@ -53,7 +56,8 @@ use crate::meters::{Call, Meters, process_metrics};
 use crate::settings::Settings;
 use crate::spaces::{Spaces, Turns};
 use crate::store::StoreError;
-use crate::timeline::Figures;
+use crate::timeline::Timeline;
+use crate::traces::span_metrics;
 
 /// The data that all handlers share.
 #[derive(Debug)]
@@ -68,7 +72,7 @@ pub struct App {
     /// True once the space is closed.
     is_ended: watch::Sender<bool>,
     /// Figures over time. The counts of items are in the engine.
-    figures: Mutex<Figures>,
+    timeline: Mutex<Timeline>,
     /// Held while they are written.
     saving_figures: Mutex<()>,
     permits: Permits,
@@ -82,8 +86,8 @@ pub struct App {
     spaces: OnceLock<Weak<Spaces>>,
     /// The counts of error answers. Only the application of the default space, or of a node, has them.
     errors: OnceLock<Arc<ErrorCounts>>,
-    /// The OpenAPI description, once it was asked for.
-    description: OnceLock<Bytes>,
+    /// The OpenAPI description, once it was asked for, and the number of features that it has; `None` if nothing was known.
+    description: Mutex<Option<(Option<Option<usize>>, Bytes)>>,
 }
 
 type Shared = Arc<App>;
@@ -112,7 +116,7 @@ impl App {
             started: Instant::now(),
             second: watch::channel(Bytes::new()).0,
             is_ended: watch::channel(false).0,
-            figures: Mutex::default(),
+            timeline: Mutex::default(),
             saving_figures: Mutex::default(),
             permits: Permits::new(),
             space: None,
@@ -120,7 +124,7 @@ impl App {
             failure: OnceLock::new(),
             spaces: OnceLock::new(),
             errors: OnceLock::new(),
-            description: OnceLock::new(),
+            description: Mutex::default(),
         }
     }
 
@@ -148,6 +152,8 @@ impl App {
 
     /// Sets the engine. Requests are answered from now on.
     pub fn begin(&self, engine: Engine) {
+        // No figures are written before those of the last run are read.
+        let _loading = lock(&self.saving_figures);
         // This is called once only.
         let _ = self.engine.set(engine);
         self.load_figures();
@@ -155,6 +161,7 @@ impl App {
 
     /// Sets the node. Requests are answered by the cluster from now on.
     pub fn join(&self, node: Arc<Node>) {
+        let _loading = lock(&self.saving_figures);
         // This is called once only.
         let _ = self.node.set(node);
         self.load_figures();
@@ -206,7 +213,7 @@ impl App {
     /// The metrics of the server as a whole, in Prometheus' text format.
     fn server_metrics(&self) -> String {
         let errors = self.errors.get().map(|errors| errors.render());
-        errors.unwrap_or_default() + &process_metrics(&self.settings.data)
+        errors.unwrap_or_default() + &span_metrics() + &process_metrics(&self.settings.data)
     }
 
     /// Summarizes each second for listeners and for the figures over time, for as long as the runtime lives.
@@ -219,14 +226,10 @@ impl App {
                 (None, Some(node)) => stream::second_of_node(node),
                 (None, None) => continue,
             };
-            let add = |figures: &mut Figures| {
-                let timeline = &mut figures.timeline;
-                timeline.add(card.at, &second, card.users, card.clusters);
-            };
-            add(&mut lock(&self.figures));
+            lock(&self.timeline).add(card.at, &second, card.users, card.clusters);
             if tick % figures::SECONDS_PER_WRITE == figures::SECONDS_PER_WRITE - 1 {
-                let app = Arc::clone(&self);
-                tokio::task::spawn_blocking(move || app.save_figures());
+                let (app, minute) = (Arc::clone(&self), tick / figures::SECONDS_PER_WRITE);
+                tokio::task::spawn_blocking(move || app.save_figures_at(minute));
             }
             self.second.send_replace(stream::event("state", &card));
         }
@@ -393,10 +396,6 @@ fn json<T: Serialize>(value: &T) -> Answer {
 async fn body(app: &App, request: Request) -> Result<Bytes, ApiError> {
     let (head, body) = request.into_parts();
     check_json(&head.headers)?;
-    if head.headers.contains_key(CONTENT_ENCODING) {
-        let message = "the body has a Content-Encoding; send it uncompressed";
-        return Err(ApiError::wrong_type(message).field("Content-Encoding"));
-    }
     whole(&head.headers, body, app.settings.max_body).await
 }
 
@@ -407,32 +406,7 @@ fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, ApiError> {
             "the body is a list; it must be an object",
         ));
     }
-    serde_json::from_slice(body).map_err(|error| {
-        let message = format!("the body is invalid: {error}");
-        let refused = ApiError::bad_json(plain(&message));
-        // "missing field `user`", "unknown field `usr`"
-        match message
-            .split_once(" field `")
-            .map(|(_, rest)| rest.split_once('`'))
-        {
-            Some(Some((field, _))) => refused.field(field.to_owned()),
-            _ => refused,
-        }
-    })
-}
-
-/// A message without the names of Rust types.
-fn plain(message: &str) -> String {
-    [
-        ("u64", "a whole number"),
-        ("usize", "a whole number"),
-        ("f64", "a number"),
-        ("a borrowed string", "a string"),
-    ]
-    .iter()
-    .fold(message.to_owned(), |text, (name, word)| {
-        text.replace(&format!("expected {name}"), &format!("expected {word}"))
-    })
+    serde_json::from_slice(body).map_err(|error| wrong_json("the body is invalid", body, &error))
 }
 
 /// The id in the path.

@@ -272,7 +272,7 @@ pub struct ItemsPut {
 }
 
 /// Changes of an item. A field that is absent stays as it is. A server with a transform also takes the raw fields that it makes
-/// features from, such as `price`.
+/// features from, such as `price`, and fields that the item's `data` has.
 #[derive(ToSchema)]
 pub struct ItemPatch {
     /// Its features, as many as before.
@@ -292,7 +292,7 @@ pub struct ItemPatch {
 }
 
 /// A page of the catalogue.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Default, Serialize, ToSchema)]
 pub struct ItemsPage {
     /// The items.
     pub items: Vec<CatalogueItem>,
@@ -303,13 +303,16 @@ pub struct ItemsPage {
     /// A number that grows when an item is removed, which moves the last item to its place. Pages with the same number have
     /// all items; if it differs, read the pages again from the first one.
     pub order_revision: u64,
-    /// With `counts=true`: the counts of each item of the page, in the same order. Absent otherwise, and if nothing is counted:
-    /// without a journal, and on a node of a cluster.
+    /// With `counts=true`: the counts of each item of the page, in the same order; in a cluster, sums over its nodes. Absent otherwise,
+    /// and if nothing is counted because there is no journal (`--journal-days 0`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub counts: Option<Vec<ItemFigures>>,
     /// With `counts=true`: the time since when items are counted, in milliseconds since 1970.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub counted_since: Option<u64>,
+    /// The nodes of a cluster that did not answer: what they counted is missing. Absent if there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub missing_nodes: Vec<String>,
 }
 
 /// How often an item was shown, and the rewards that it got.
@@ -515,6 +518,10 @@ pub struct StateCard {
     pub constants: BTreeMap<String, Literal>,
     /// The number of features per item, once it is known.
     pub dim: Option<u64>,
+    /// The raw fields of items that features are made from, and the kind of each: `text`, `tags` or `number`. Absent on a server
+    /// without a transform.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub raw_fields: BTreeMap<String, &'static str>,
     /// The context features of requests, as they were declared.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub context: Vec<String>,

@@ -3,6 +3,7 @@
 
 mod answers;
 mod exact;
+mod examples;
 mod links;
 mod parts;
 
@@ -11,6 +12,7 @@ use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 
 use super::{admin, calls, cluster, experiments, figures, items, look, model, spaces, stream};
+use crate::context::Context;
 use crate::settings::Settings;
 
 #[derive(OpenApi)]
@@ -23,8 +25,12 @@ use crate::settings::Settings;
                        under /v1 is that of the space default; /v1/spaces/NAME/recommend is \
                        /v1/recommend of the space NAME, and so on for every call, and for /metrics, \
                        /healthz and /readyz. /v1/spaces/NAME/openapi.json describes the calls of that \
-                       space. Every answer has a header x-request-id. A request that is not valid HTTP is \
-                       answered 400, 414 or 431 without a body, and a method that a path does not have 405."
+                       space. Every answer has a header x-request-id. A path that does not exist is answered 404 \
+                       with the code unknown_path, and a method that a path does not have 405 with the code \
+                       wrong_method and the header Allow. Only a request that is not valid HTTP, or whose head is too \
+                       long, has an answer without a body and without x-request-id: 400, 414 or 431. An answer with \
+                       the header Connection: close is the last one of its connection; an error that comes before \
+                       the whole body of its request has arrived has it."
     ),
     paths(
         calls::recommend,
@@ -90,17 +96,39 @@ impl Modify for Key {
     }
 }
 
-/// The OpenAPI description as JSON, with the limits that a server has by default.
-pub fn document() -> String {
-    description(&Settings::default(), false, None)
+/// The subject of a description: a server or a space of it.
+pub(super) struct Subject<'a> {
+    /// Its limits, the number of features if it is known, and the transform.
+    pub settings: &'a Settings,
+    /// The context features of requests; `None` describes any.
+    pub context: Option<&'a Context>,
+    /// True if calls need a key.
+    pub needs_key: bool,
+    /// The name of the space, if it is not the default one.
+    pub space: Option<&'a str>,
 }
 
-/// The OpenAPI description of a space of a server.
-pub(super) fn description(settings: &Settings, needs_key: bool, space: Option<&str>) -> String {
+/// The OpenAPI description as JSON, with the limits that a server has by default.
+pub fn document() -> String {
+    description(&Subject {
+        settings: &Settings::default(),
+        context: None,
+        needs_key: false,
+        space: None,
+    })
+}
+
+/// The OpenAPI description of a server or of a space.
+pub(super) fn description(subject: &Subject<'_>) -> String {
     let mut document = serde_json::to_value(Document::openapi()).expect("plain data");
-    parts::add(&mut document);
-    exact::make_exact(&mut document, settings);
-    if space.is_some() {
+    // Clients are told the address. A description is read from the server itself.
+    document["servers"] = json!([{"url": "/"}]);
+    parts::add(&mut document, subject);
+    exact::make_exact(&mut document, subject);
+    if subject.settings.cluster.is_some() {
+        leave_out_calls_of_single_servers(&mut document);
+    }
+    if subject.space.is_some() {
         // Nothing of a space is open to everyone.
         each_operation(&mut document, |_, _, operation| {
             operation
@@ -110,15 +138,39 @@ pub(super) fn description(settings: &Settings, needs_key: bool, space: Option<&s
     }
     answers::add(&mut document);
     links::add(&mut document);
-    if needs_key {
+    if subject.needs_key {
         document["security"] = json!([{"key": []}]);
     }
-    if let Some(space) = space {
+    if let Some(space) = subject.space {
         move_to_space(&mut document, space);
     }
+    answers::drop_unused(&mut document);
+    each_operation(&mut document, |_, _, operation| split_summary(operation));
+    examples::fit(&mut document);
     let mut text = serde_json::to_string_pretty(&document).expect("plain data");
     text.push('\n');
     text
+}
+
+/// Leaves out the calls that a node of a cluster does not have.
+fn leave_out_calls_of_single_servers(document: &mut Value) {
+    object(document, "/paths").retain(|path, _| {
+        let others = ["/v1/spaces", "/v1/experiments", "/v1/admin/backup"];
+        !others.iter().any(|other| path.starts_with(other))
+    });
+}
+
+/// The first sentence of a summary stays. The others are the description.
+fn split_summary(operation: &mut Value) {
+    let summary = operation["summary"].as_str().unwrap_or_default();
+    let summary = summary.replace('\n', " ");
+    let Some(end) = summary.find(". ") else {
+        operation["summary"] = summary.into();
+        return;
+    };
+    let (first, rest) = summary.split_at(end + 1);
+    operation["summary"] = first.into();
+    operation["description"] = rest.trim_start().into();
 }
 
 /// Changes the paths of a description to those of a space. The calls about all spaces and nodes are left out.
@@ -157,7 +209,14 @@ mod tests {
     use super::*;
 
     fn parsed(settings: &Settings, needs_key: bool, space: Option<&str>) -> Value {
-        serde_json::from_str(&description(settings, needs_key, space)).unwrap()
+        let context = Context::new(&settings.context, sclub::ContextMode::Cross).unwrap();
+        let subject = Subject {
+            settings,
+            context: Some(&context),
+            needs_key,
+            space,
+        };
+        serde_json::from_str(&description(&subject)).unwrap()
     }
 
     #[test]
@@ -208,6 +267,128 @@ mod tests {
         let unknown = &answers("/v1/spaces/shop/state")["404"];
         assert_eq!(unknown["$ref"], "#/components/responses/UnknownSpace");
         assert!(answers("/v1/spaces/shop/healthz")["401"].is_object());
+    }
+
+    #[test]
+    fn ids_that_are_numbers_are_no_longer_than_others() {
+        let range = |max_id| {
+            let settings = Settings {
+                max_id,
+                ..Settings::default()
+            };
+            let id = &parsed(&settings, false, None)["components"]["schemas"]["Id"];
+            (id["minimum"].clone(), id["maximum"].clone())
+        };
+        assert_eq!(range(1), (json!(0), json!(9)));
+        assert_eq!(range(4), (json!(-999), json!(9999)));
+        assert_eq!(
+            range(19),
+            (
+                json!(-999_999_999_999_999_999_i64),
+                json!(9_999_999_999_999_999_999_u64)
+            )
+        );
+        assert_eq!(range(20), (json!(i64::MIN), json!(u64::MAX)));
+        assert_eq!(range(usize::MAX), (json!(i64::MIN), json!(u64::MAX)));
+    }
+
+    #[test]
+    fn the_context_of_a_server_is_described() {
+        let context = |context: &[&str]| {
+            let settings = Settings {
+                context: context.iter().map(|&text| text.to_owned()).collect(),
+                ..Settings::default()
+            };
+            let document = parsed(&settings, false, None);
+            document["components"]["schemas"]["RecommendRequest"]["properties"]["context"].clone()
+        };
+        let some = context(&["hour", "device=phone|tv"]);
+        assert_eq!(some["additionalProperties"], false);
+        assert_eq!(
+            some["properties"]["device"]["enum"],
+            json!(["phone", "tv", null])
+        );
+        assert_eq!(
+            some["properties"]["hour"]["maximum"],
+            json!(sclub::MAX_MAGNITUDE)
+        );
+        assert_eq!(some["example"], json!({"hour": 0.75, "device": "phone"}));
+        let none = context(&[]);
+        assert_eq!(
+            (&none["properties"], &none["example"]),
+            (&json!({}), &json!({}))
+        );
+        // In general, it can be any.
+        let general: Value = serde_json::from_str(&document()).unwrap();
+        let general = &general["components"]["schemas"]["RecommendRequest"]["properties"];
+        assert!(general["context"]["additionalProperties"].is_object());
+    }
+
+    #[test]
+    fn a_node_describes_the_calls_that_it_has() {
+        let settings = Settings {
+            cluster: Some("nats://127.0.0.1".to_owned()),
+            ..Settings::default()
+        };
+        let document = parsed(&settings, false, None);
+        let paths = document["paths"].as_object().unwrap();
+        for (path, is_there) in [
+            ("/v1/recommend", true),
+            ("/v1/nodes", true),
+            ("/v1/admin/export", true),
+            ("/v1/admin/backup", false),
+            ("/v1/experiments", false),
+            ("/v1/experiments/{name}/end", false),
+            ("/v1/spaces", false),
+            ("/v1/spaces/{space}", false),
+        ] {
+            assert_eq!(paths.contains_key(path), is_there, "{path}");
+        }
+        assert!(document["components"]["responses"]["Unsupported"].is_null());
+        let seen = &document["components"]["schemas"]["RecommendRequest"]["properties"]["seen"];
+        assert_eq!(seen["maximum"], 0);
+    }
+
+    #[test]
+    fn raw_items_are_described_by_the_fields_of_the_transform() {
+        let item = |text: &str| serde_json::from_str::<sclub_features::RawItem>(text).unwrap();
+        let items = [
+            item(r#"{"id": "a", "title": "Green tea", "price": 4}"#),
+            item(r#"{"id": "b", "title": "Coffee", "price": 5}"#),
+        ];
+        let options = sclub_features::Options::default();
+        let fitted = sclub_features::fit(&items, &options, None).unwrap();
+        let settings = Settings {
+            transform: Some(std::sync::Arc::new(fitted.transform)),
+            ..Settings::default()
+        };
+        let document = parsed(&settings, false, None);
+        let schemas = &document["components"]["schemas"];
+        assert!(schemas["RawItem"]["properties"]["price"].is_object());
+        assert!(schemas["ItemPatch"]["properties"]["price"].is_object());
+        let lines =
+            document.pointer("/paths/~1v1~1items/put/requestBody/content/application~1x-ndjson");
+        let item = &lines.unwrap()["schema"]["items"]["anyOf"];
+        assert_eq!(item[1]["$ref"], "#/components/schemas/RawItem");
+    }
+
+    #[test]
+    fn a_summary_is_one_sentence() {
+        let mut document = parsed(&Settings::default(), false, None);
+        each_operation(&mut document, |path, method, operation| {
+            let summary = operation["summary"].as_str().unwrap();
+            assert!(
+                !summary.contains(". ") && summary.ends_with('.'),
+                "{method} {path}: {summary}"
+            );
+        });
+        let put = &document["paths"]["/v1/items"]["put"];
+        assert!(
+            put["description"]
+                .as_str()
+                .unwrap()
+                .starts_with("An invalid line ends the upload")
+        );
     }
 
     /// Every value of `$ref`.

@@ -7,8 +7,9 @@ use axum::http::Response;
 use axum::http::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
 use axum::routing::get;
 
-use super::{Answer, Shared, openapi};
+use super::{Answer, App, Shared, openapi};
 use crate::edge::page::secure;
+use crate::locks::lock;
 
 /// A file in the binary.
 #[derive(Debug, Clone, Copy)]
@@ -97,15 +98,47 @@ const FILES: &[File] = &[
 /// The routes of the pages.
 pub(super) fn routes(needs_key: bool) -> Router<Shared> {
     let description = get(move |State(app): State<Shared>| async move {
-        let text = app.description.get_or_init(|| {
-            openapi::description(&app.settings, needs_key, app.space.as_deref()).into()
-        });
-        answer(text.clone(), "application/json", false)
+        answer(app.description(needs_key), "application/json", false)
     });
     let router = Router::new().route("/v1/openapi.json", description);
     FILES.iter().copied().fold(router, |router, file| {
         router.route(file.path, get(move || async move { file.answer() }))
     })
+}
+
+impl App {
+    /// The OpenAPI description of the server or the space as it is now. It is kept until more is known: the number of features
+    /// is that of the first item, and the data folder has the rest.
+    fn description(&self, needs_key: bool) -> Bytes {
+        let of_node = self.node().and_then(|node| node.catalogue().app());
+        let engine = of_node.as_deref().unwrap_or(self).engine();
+        let known = engine.map(|engine| {
+            let state = engine.state();
+            let identity = state.identity();
+            let dim = identity.features.as_ref().map(|transform| transform.dim());
+            (state.dim().or(dim), identity.clone())
+        });
+        let mut kept = lock(&self.description);
+        let is_same =
+            |(dim, _): &(Option<Option<usize>>, Bytes)| *dim == known.as_ref().map(|(dim, _)| *dim);
+        if let Some((_, text)) = kept.as_ref().filter(|kept| is_same(kept)) {
+            return text.clone();
+        }
+        let mut settings = self.settings.clone();
+        if let Some((dim, identity)) = &known {
+            settings.dim = *dim;
+            settings.transform = identity.features.clone();
+        }
+        let text: Bytes = openapi::description(&openapi::Subject {
+            settings: &settings,
+            context: known.as_ref().map(|(_, identity)| &identity.context),
+            needs_key,
+            space: self.space.as_deref(),
+        })
+        .into();
+        *kept = Some((known.map(|(dim, _)| dim), text.clone()));
+        text
+    }
 }
 
 impl File {

@@ -80,8 +80,17 @@ impl Whole {
         if number.fract() == 0.0 && (min as f64..=max as f64).contains(&number) {
             return Ok(number as u64);
         }
+        let number = shown(number);
         let message = format!("{field} is {number}; it must be a whole number from {min} to {max}");
         Err(Refusal::invalid(field, message))
+    }
+}
+
+/// A number for an error message, without hundreds of digits.
+fn shown(number: f64) -> String {
+    match number.abs() < 1e16 {
+        true => number.to_string(),
+        false => format!("{number:e}"),
     }
 }
 
@@ -139,6 +148,7 @@ mod tests {
             };
             assert_eq!(field, "k");
             assert!(message.contains("whole number from 1 to 1000"), "{message}");
+            assert!(message.len() < 80, "{message}");
         }
         assert!(read("\"1\"").is_err() && read("true").is_err());
     }

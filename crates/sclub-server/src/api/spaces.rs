@@ -223,10 +223,10 @@ pub(super) async fn create(
             true => Given::new(),
             false => parse(&bytes)?,
         };
-        drop_unset(&mut given).map_err(|reason| ApiError::invalid("settings", reason))?;
+        drop_unset(&mut given)?;
         if given.contains_key("after") && !given.contains_key("unanswered") {
             let message = "after is set without unanswered; set both, or leave after out";
-            return Err(ApiError::invalid("settings", message));
+            return Err(ApiError::invalid("after", message));
         }
         given.values_mut().for_each(make_whole);
         let (space, is_new) = spaces.create(&name, given).await?;

@@ -7,6 +7,8 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 
 use super::bus::{Bucket, Bus, BusError};
+use super::call::{GroupAnswer, GroupCall, HttpCall, NodeCall, Route, decode, encode};
+use super::serve::subject_of;
 use super::{Cluster, IDENTITY_KEY, random};
 use crate::env::Env;
 use crate::store::archive::{Kind, Writer};
@@ -14,6 +16,35 @@ use crate::store::{Epochs, StoreError};
 
 /// The number of attempts, since a snapshot may be replaced meanwhile.
 const MAX_ATTEMPTS: usize = 5;
+
+/// The milliseconds for which a hash of a state may take.
+const MAX_HASH_MS: u64 = 600_000;
+
+/// A checksum of a part of a backup, as 16 hexadecimal digits.
+pub fn checksum(bytes: &[u8]) -> String {
+    blake3::hash(bytes).to_hex()[..16].to_owned()
+}
+
+/// The state of a group as its owner has it: the number of events, and a hash. `None` if the owner does not answer in time.
+pub async fn hash_of_group(bus: &dyn Bus, index: usize, group: &str) -> Option<(u64, String)> {
+    let node = super::members::owner(bus, group)?;
+    let call = GroupCall::Http(HttpCall {
+        route: Route::Other("GET".to_owned(), "/v1/state?hash=true".to_owned()),
+        body: Vec::new(),
+        catalogue: 0,
+    });
+    let call = encode(&NodeCall::Groups(vec![(index as u32, call)]));
+    let answer = bus.request(&subject_of(&node), call, MAX_HASH_MS).await;
+    let answers: Vec<GroupAnswer> = decode(&answer.ok()?)?;
+    let Some(GroupAnswer::Http(answer)) = answers.into_iter().next() else {
+        return None;
+    };
+    let state: serde_json::Value = serde_json::from_slice(&answer.body).ok()?;
+    Some((
+        state["events"].as_u64()?,
+        state["hash"].as_str()?.to_owned(),
+    ))
+}
 
 /// Writes the backup of a group. Returns the last batch in it.
 ///

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::event::DescribedItem;
+use crate::traces::SentCaller;
 
 /// A request to the owner of a group.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -48,6 +49,16 @@ pub enum NodeCall {
         /// The name of the object.
         object: String,
     },
+    /// The last decisions of a user that the node made.
+    Recent {
+        /// The user.
+        user: String,
+    },
+    /// The counts of items of the node.
+    Counts {
+        /// The ids of the items.
+        items: Vec<String>,
+    },
 }
 
 impl NodeCall {
@@ -55,7 +66,8 @@ impl NodeCall {
     pub fn is_read(&self) -> bool {
         match self {
             NodeCall::Groups(calls) => calls.iter().all(|(_, call)| call.is_read()),
-            _ => false,
+            NodeCall::Recent { .. } | NodeCall::Counts { .. } => true,
+            NodeCall::Forget { .. } | NodeCall::Export { .. } => false,
         }
     }
 }
@@ -140,4 +152,42 @@ pub fn encode<T: Serialize>(value: &T) -> Bytes {
 /// Decodes a request or an answer; `None` if it is malformed.
 pub fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<T> {
     postcard::from_bytes(bytes).ok()
+}
+
+/// Encodes a request, and after it the sampled spans that its calls are parts of, by the places of the calls. Nodes of earlier
+/// versions read the request only.
+pub fn encode_traced(call: &NodeCall, callers: &[(u32, SentCaller)]) -> Bytes {
+    if callers.is_empty() {
+        return encode(call);
+    }
+    let bytes = postcard::to_stdvec(call).expect("plain data");
+    postcard::to_extend(callers, bytes)
+        .expect("plain data")
+        .into()
+}
+
+/// Decodes what [`encode_traced`] or [`encode`] encoded; `None` if the request is malformed.
+pub fn decode_traced(bytes: &[u8]) -> Option<(NodeCall, Vec<(u32, SentCaller)>)> {
+    let (call, rest) = postcard::take_from_bytes(bytes).ok()?;
+    Some((call, decode(rest).unwrap_or_default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use opentelemetry::trace::SpanContext;
+
+    use super::*;
+
+    #[test]
+    fn spans_follow_a_request_and_are_ignored_by_nodes_that_do_not_know_them() {
+        let call = NodeCall::Groups(vec![(3, GroupCall::Progress), (4, GroupCall::Compact)]);
+        let callers = vec![(1, SentCaller::new(&SpanContext::empty_context()))];
+        let traced = encode_traced(&call, &callers);
+        assert_eq!(decode_traced(&traced), Some((call.clone(), callers)));
+        assert_eq!(decode(&traced), Some(call.clone()));
+        let plain = encode_traced(&call, &[]);
+        assert_eq!(plain, encode(&call));
+        assert_eq!(decode_traced(&plain), Some((call, Vec::new())));
+        assert_eq!(decode_traced(&plain[..2]), None);
+    }
 }

@@ -184,15 +184,25 @@ pub(crate) async fn sweep_exports(node: &Node) -> Result<(), BusError> {
     Ok(())
 }
 
-/// Asks another node.
+/// Asks another node for something that may take long.
 pub(crate) async fn ask_node(
     node: &Node,
     name: &str,
     call: &NodeCall,
 ) -> Result<NodeResult, String> {
+    ask_node_within(node, name, call, MAX_EXPORT).await
+}
+
+/// Asks another node, and waits so many milliseconds for its answer.
+pub(crate) async fn ask_node_within<T: serde::de::DeserializeOwned>(
+    node: &Node,
+    name: &str,
+    call: &NodeCall,
+    limit: u64,
+) -> Result<T, String> {
     let answer = node
         .bus
-        .request(&subject_of(name), encode(call), MAX_EXPORT)
+        .request(&subject_of(name), encode(call), limit)
         .await;
     match answer.as_deref().map(decode::<GroupAnswer>) {
         Ok(Some(GroupAnswer::Result(result, _))) => {

@@ -16,6 +16,7 @@ use super::call::{GroupAnswer, GroupCall, decode};
 use super::members::Members;
 use super::node::{Group, Node};
 use crate::engine::Threads;
+use crate::traces;
 
 /// The name of the fitter's lease.
 const LEASE: &str = "fitter";
@@ -53,7 +54,10 @@ pub(super) async fn fit_forever(node: Arc<Node>) {
         }
         match fit_if_due(&node, &mut held).await {
             Ok(_) => {}
-            Err(error) => tracing::warn!(error, "a fit over all partitions failed"),
+            Err(error) => {
+                node.meters.fit_failures.increment(1);
+                tracing::error!(error, "a fit over all partitions failed");
+            }
         }
     }
     if let Some((revision, _)) = held {
@@ -127,6 +131,8 @@ async fn fit_if_due(node: &Arc<Node>, held: &mut Option<(u64, u64)>) -> Result<b
         return Ok(false);
     };
     let begun = Instant::now();
+    let mut span = traces::span("fit");
+    span.number("sclub.rounds", Progress::total(&before).rounds);
     let mut positions: Vec<Option<u64>> = Vec::new();
     let mut left_out = 0;
     while let Some(question) = gathering.question() {
@@ -145,7 +151,8 @@ async fn fit_if_due(node: &Arc<Node>, held: &mut Option<(u64, u64)>) -> Result<b
         gathering = take(node, gathering, answers).await?;
         *held = renew(node, *held).await;
         if held.is_none() {
-            return Err("the lease of the fitter is lost".to_owned());
+            tracing::warn!("a fit is dropped: the lease of the fitter is lost");
+            return Ok(false);
         }
     }
     // A user who was forgotten meanwhile is in this fit. Another one is due at once.

@@ -9,12 +9,13 @@ use crate::locks::lock;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use super::bus::BusError;
-use super::call::{GroupAnswer, GroupCall, NodeCall, decode, encode};
+use super::call::{GroupAnswer, GroupCall, NodeCall, decode, encode_traced};
 use super::members::owner;
 use super::node::{Group, Node};
 use super::serve::{execute_as_owner, subject_of};
 use crate::api;
 use crate::edge::ApiError;
+use crate::traces::{self, Caller, sent_callers};
 
 /// The maximum number of requests, and of bytes, in a message. A larger request goes alone.
 const MAX_CALLS: usize = 256;
@@ -39,11 +40,19 @@ pub enum Unanswered {
     Unknown,
 }
 
+/// A request in a message.
+#[derive(Debug)]
+struct Sent {
+    group: u32,
+    call: GroupCall,
+    /// The span of the request on this node, if it is sampled.
+    caller: Caller,
+}
+
 /// A request that waits to be sent.
 #[derive(Debug)]
 struct Waiting {
-    group: u32,
-    call: GroupCall,
+    call: Sent,
     /// The time at which the caller gives up.
     until: u64,
     /// Closed once the caller has given up.
@@ -125,9 +134,15 @@ impl Node {
         let owner = owner.ok_or(Unanswered::NotDone)?;
         let clock = &self.env.clock;
         let until = clock.monotonic().saturating_add(timeout_ms);
-        let index = group.index as u32;
-        if is_alone(&call, timeout_ms) {
-            let mut asked = Box::pin(send_alone(self, &owner, index, call, until));
+        let span = traces::forward(&group.name, &owner);
+        let (is_alone, is_read) = (is_alone(&call, timeout_ms), call.is_read());
+        let call = Sent {
+            group: group.index as u32,
+            call,
+            caller: span.caller(),
+        };
+        if is_alone {
+            let mut asked = Box::pin(send_alone(self, &owner, call, until));
             loop {
                 tokio::select! {
                     biased;
@@ -140,14 +155,9 @@ impl Node {
                 }
             }
         }
-        let to = (owner, (!call.is_read()).then_some(group.index));
+        let to = (owner, (!is_read).then_some(group.index));
         let (reply, answer) = oneshot::channel();
-        let waiting = Waiting {
-            group: index,
-            call,
-            until,
-            reply,
-        };
+        let waiting = Waiting { call, until, reply };
         if !self.forwarder.send(self, to, waiting) {
             return Err(Unanswered::NotDone);
         }
@@ -229,7 +239,7 @@ async fn send_all(node: std::sync::Weak<Node>, to: Arc<str>, mut queue: mpsc::Re
             if one.reply.is_closed() {
                 continue;
             }
-            bytes += length_of(&one.call);
+            bytes += length_of(&one.call.call);
             if bytes > MAX_BYTES && !waiting.is_empty() {
                 held = Some(one);
                 break;
@@ -256,22 +266,16 @@ async fn send_together(node: &Node, to: &str, waiting: Vec<Waiting>) {
     let until = waiting.iter().map(|waiting| waiting.until).max();
     let mut calls = Vec::with_capacity(waiting.len());
     let mut replies = Vec::with_capacity(waiting.len());
-    for Waiting {
-        group,
-        call,
-        until,
-        reply,
-    } in waiting
-    {
-        calls.push((group, call));
+    for Waiting { call, until, reply } in waiting {
+        calls.push(call);
         replies.push((until, reply));
     }
     let (calls, answers) = send(node, to, calls, until.unwrap_or(0)).await;
     let mut alone = Vec::new();
-    for (((group, call), (until, reply)), answer) in calls.into_iter().zip(replies).zip(answers) {
+    for ((call, (until, reply)), answer) in calls.into_iter().zip(replies).zip(answers) {
         match answer {
             Ok(GroupAnswer::Alone) => alone.push(async move {
-                let _ = reply.send(send_alone(node, to, group, call, until).await);
+                let _ = reply.send(send_alone(node, to, call, until).await);
             }),
             answer => drop(reply.send(answer)),
         }
@@ -283,11 +287,10 @@ async fn send_together(node: &Node, to: &str, waiting: Vec<Waiting>) {
 async fn send_alone(
     node: &Node,
     to: &str,
-    group: u32,
-    call: GroupCall,
+    call: Sent,
     until: u64,
 ) -> Result<GroupAnswer, Unanswered> {
-    let (_, answers) = send(node, to, vec![(group, call)], until).await;
+    let (_, answers) = send(node, to, vec![call], until).await;
     let answer = answers.into_iter().next();
     answer.unwrap_or(Err(Unanswered::Unknown))
 }
@@ -296,12 +299,15 @@ async fn send_alone(
 async fn send(
     node: &Node,
     to: &str,
-    calls: Vec<(u32, GroupCall)>,
+    calls: Vec<Sent>,
     until: u64,
-) -> (Vec<(u32, GroupCall)>, Vec<Result<GroupAnswer, Unanswered>>) {
+) -> (Vec<Sent>, Vec<Result<GroupAnswer, Unanswered>>) {
     let count = calls.len();
+    let sent = sent_callers(calls.iter().map(|call| &call.caller));
+    let split = |call: Sent| ((call.group, call.call), call.caller);
+    let (calls, callers): (Vec<_>, Vec<Caller>) = calls.into_iter().map(split).unzip();
     let message = NodeCall::Groups(calls);
-    let request = encode(&message);
+    let request = encode_traced(&message, &sent);
     let timeout_ms = until.saturating_sub(node.env.clock.monotonic());
     let answered = node.bus.request(&subject_of(to), request, timeout_ms).await;
     let NodeCall::Groups(calls) = message else {
@@ -321,7 +327,13 @@ async fn send(
         }
         Err(_) => same(Err(Unanswered::Unknown)),
     };
-    (calls, answers)
+    let calls = calls.into_iter().zip(callers);
+    let calls = calls.map(|((group, call), caller)| Sent {
+        group,
+        call,
+        caller,
+    });
+    (calls.collect(), answers)
 }
 
 /// The approximate length of a request in a message.

@@ -26,13 +26,13 @@ mod wait;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-pub use backup::backup_group;
+pub use backup::{backup_group, checksum, hash_of_group};
 pub use export::{Export, export_all};
-pub(crate) use export::{ask_node, sweep_exports};
+pub(crate) use export::{ask_node, ask_node_within, sweep_exports};
 pub(crate) use forward::Unanswered;
 pub use log::StreamLog;
 pub use node::{Node, NodeParts, Tasks, TokioTasks};
-pub(crate) use serve::execute_on_node;
+pub(crate) use serve::{counts, execute_on_node, recent};
 pub use snapshots::ObjectSnapshots;
 
 use crate::env::Env;

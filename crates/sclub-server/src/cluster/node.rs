@@ -20,7 +20,7 @@ use super::forward::Forwarder;
 use super::members::{Lease, Members, Move, node_key, partition_of};
 use super::{Cluster, ObjectSnapshots, StreamLog, TTL, random};
 use crate::api::App;
-use crate::engine::{CatalogueSource, Engine, Replica, Threads};
+use crate::engine::{CatalogueSource, Engine, ItemCounts, Replica, Threads};
 use crate::env::{Env, Task};
 use crate::identity::Identity;
 use crate::locks::{lock, read, write};
@@ -106,6 +106,8 @@ pub struct Node {
     pub(crate) cluster: Cluster,
     pub(crate) identity: Identity,
     pub(crate) meters: Arc<Meters>,
+    /// The counts of the items that this node showed, and of the rewards that it logged.
+    pub(crate) item_counts: Arc<ItemCounts>,
     /// The name of the node.
     pub name: String,
     pub(super) life: u64,
@@ -201,6 +203,7 @@ impl Node {
             cluster,
             identity,
             meters: Arc::default(),
+            item_counts: Arc::default(),
             name,
             life,
             standby,
@@ -447,6 +450,8 @@ impl Node {
             snapshots: Arc::new(snapshots),
             catalogue,
             meters: Arc::clone(&self.meters),
+            item_counts: Arc::clone(&self.item_counts),
+            engines: self.cluster.partitions,
         };
         let workers = Box::new(Threads::new(self.settings.fit_threads));
         Engine::follow(replica, &self.identity, &self.settings, workers)

@@ -7,12 +7,15 @@ use bytes::Bytes;
 use tokio::sync::{Semaphore, oneshot};
 
 use super::bus::Incoming;
-use super::call::{GroupAnswer, GroupCall, NodeCall, decode, encode};
+use super::call::{GroupAnswer, GroupCall, NodeCall, decode_traced, encode};
 use super::node::{Group, Node};
 use crate::api::{self, App};
 use crate::edge::ApiError;
-use crate::engine::{Compaction, Confirmed, Engine, Refusal, forget_in_folder};
+use crate::engine::{
+    Compaction, Confirmed, Engine, Refusal, SeenDecision, SomeCounts, forget_in_folder,
+};
 use crate::store::COPIES;
+use crate::traces::{RequestSpan, SentCaller};
 
 /// The milliseconds between two attempts to listen.
 const RETRY: u64 = 100;
@@ -132,7 +135,7 @@ pub(super) async fn answer_as_node(node: Arc<Node>) {
             let own = Arc::clone(&node);
             let (reads, others) = (Arc::clone(&reads), Arc::clone(&others));
             node.tasks.spawn(Box::pin(async move {
-                let Some(call) = decode::<NodeCall>(&bytes) else {
+                let Some((call, callers)) = decode_traced(&bytes) else {
                     return;
                 };
                 drop(bytes);
@@ -145,12 +148,18 @@ pub(super) async fn answer_as_node(node: Arc<Node>) {
                 };
                 let answer = match call {
                     NodeCall::Groups(calls) => {
-                        let answers = calls
-                            .into_iter()
-                            .map(|(group, call)| answer(&own, group, call));
+                        let mut callers = callers.into_iter().peekable();
+                        let calls = (0..).zip(calls).map(|(place, (group, call))| {
+                            let caller = callers.next_if(|(of, _)| *of == place);
+                            answer(&own, group, call, caller.map(|(_, caller)| caller))
+                        });
+                        // Made in order, since each takes its caller.
+                        let answers: Vec<_> = calls.collect();
                         let answers = futures_util::future::join_all(answers).await;
                         encode_answers(answers, own.bus.max_message()).await
                     }
+                    NodeCall::Recent { user } => result(&recent(&own, &user)),
+                    NodeCall::Counts { items } => result(&counts(&own, &items)),
                     call => match execute_on_node(&own, call).await {
                         Ok(result) => encode(&GroupAnswer::Result(encode(&result).to_vec(), 0)),
                         Err(reason) => encode(&GroupAnswer::Failed(reason)),
@@ -160,6 +169,28 @@ pub(super) async fn answer_as_node(node: Arc<Node>) {
             }));
         }
     }
+}
+
+/// A result as the answer to another node.
+fn result<T: serde::Serialize>(value: &T) -> Bytes {
+    encode(&GroupAnswer::Result(encode(value).to_vec(), 0))
+}
+
+/// The last decisions of a user that this node made, newest first, if it follows the user's partition. As many as one message
+/// has room for.
+pub(crate) fn recent(node: &Node, user: &str) -> Vec<SeenDecision> {
+    let app = node.group_of(user).app();
+    let engine = app.as_ref().and_then(|app| app.engine());
+    let mut decisions = engine.map_or_else(Vec::new, |engine| engine.seen(user));
+    while !decisions.is_empty() && result(&decisions).len() > node.bus.max_message() {
+        decisions.truncate(decisions.len() / 2);
+    }
+    decisions
+}
+
+/// The counts of items of this node.
+pub(crate) fn counts(node: &Node, items: &[String]) -> SomeCounts {
+    node.item_counts.get(items.iter().map(String::as_str))
 }
 
 /// The answer to a message that this node has no room for. Nothing was done.
@@ -197,12 +228,27 @@ async fn encode_answers(mut answers: Vec<GroupAnswer>, max: usize) -> Bytes {
     encode(&answers)
 }
 
-/// Answers a request to the owner of a group.
-async fn answer(node: &Node, group: u32, call: GroupCall) -> GroupAnswer {
-    match node.groups().get(group as usize) {
-        Some(group) => execute_as_owner(node, group, call).await,
-        None => GroupAnswer::Moved,
-    }
+/// Answers a request to the owner of a group, within the span of the node that has sent it.
+async fn answer(
+    node: &Node,
+    group: u32,
+    call: GroupCall,
+    caller: Option<SentCaller>,
+) -> GroupAnswer {
+    let Some(group) = node.groups().get(group as usize) else {
+        return GroupAnswer::Moved;
+    };
+    let answer = execute_as_owner(node, group, call);
+    let Some(span) = RequestSpan::begin_forwarded(caller.as_ref(), &group.name) else {
+        return answer.await;
+    };
+    let answer = span.within(answer).await;
+    span.end(match &answer {
+        GroupAnswer::Http(answer) => answer.status < 500,
+        GroupAnswer::Failed(_) | GroupAnswer::Moved => false,
+        _ => true,
+    });
+    answer
 }
 
 /// The number of rows or lines, and users that the journal has requests to forget of.
@@ -214,7 +260,9 @@ pub(crate) async fn execute_on_node(
     call: NodeCall,
 ) -> Result<NodeResult, String> {
     match call {
-        NodeCall::Groups(_) => Err("these have several answers".to_owned()),
+        NodeCall::Groups(_) | NodeCall::Recent { .. } | NodeCall::Counts { .. } => {
+            Err("these have answers of another kind".to_owned())
+        }
         NodeCall::Forget {
             group,
             users,
@@ -288,7 +336,7 @@ async fn refused(refusal: Refusal) -> GroupAnswer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::call::HttpAnswer;
+    use crate::cluster::call::{HttpAnswer, decode};
 
     fn of_length(length: usize) -> GroupAnswer {
         GroupAnswer::Http(HttpAnswer {

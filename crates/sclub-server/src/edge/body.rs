@@ -4,18 +4,18 @@
 
 use axum::body::{Body, HttpBody};
 use axum::http::HeaderMap;
-use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE, ORIGIN};
+use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ORIGIN};
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 
 use super::error::ApiError;
 use super::stall::Stalled;
 
-/// Checks that a browser sends a body as JSON. Otherwise any web page could post here without a CORS
-/// preflight. Clients that are not browsers need no content type.
+/// Checks that a body is not compressed, and that a browser sends it as JSON. Otherwise any web page could post here
+/// without a CORS preflight. Clients that are not browsers need no content type.
 ///
 /// # Errors
-/// 415, if the content type is another one.
+/// 415, if the body is compressed or the content type is another one.
 pub fn check_json(headers: &HeaderMap) -> Result<(), ApiError> {
     check_type(headers, &["application/json"])
 }
@@ -23,7 +23,7 @@ pub fn check_json(headers: &HeaderMap) -> Result<(), ApiError> {
 /// Like [`check_json`], but also accepts the content types of JSON lines.
 ///
 /// # Errors
-/// 415, if the content type is another one.
+/// 415, if the body is compressed or the content type is another one.
 pub fn check_json_lines(headers: &HeaderMap) -> Result<(), ApiError> {
     check_type(
         headers,
@@ -37,6 +37,11 @@ pub fn check_json_lines(headers: &HeaderMap) -> Result<(), ApiError> {
 }
 
 fn check_type(headers: &HeaderMap, taken: &[&str]) -> Result<(), ApiError> {
+    let encoding = headers.get(CONTENT_ENCODING);
+    if encoding.is_some_and(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(b"identity")) {
+        let message = "the body has a Content-Encoding; send it uncompressed";
+        return Err(ApiError::wrong_type(message).field("Content-Encoding"));
+    }
     if !headers.contains_key(ORIGIN) && !headers.contains_key("sec-fetch-site") {
         return Ok(());
     }

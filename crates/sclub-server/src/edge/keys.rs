@@ -342,12 +342,18 @@ fn read_hex(hex: &str) -> Option<[u8; 32]> {
 
 #[cfg(unix)]
 fn warn_if_open(file: &Path) {
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::MetadataExt;
     let Ok(about) = std::fs::metadata(file) else {
         return;
     };
-    let mode = about.permissions().mode() & 0o777;
-    if mode & 0o077 != 0 {
+    let mode = about.mode() & 0o777;
+    // Packages set up a group for the service alone: root writes the file, and the group reads it.
+    #[cfg(target_os = "linux")]
+    let is_of_own_group = about.gid() == rustix::process::getegid().as_raw();
+    #[cfg(not(target_os = "linux"))]
+    let is_of_own_group = false;
+    let allowed = if is_of_own_group { 0o740 } else { 0o700 };
+    if mode & !allowed != 0 {
         let file = file.display();
         tracing::warn!(%file, mode = format!("{mode:o}"), "other users of this machine can read the keys; run chmod 600 on the file");
     }

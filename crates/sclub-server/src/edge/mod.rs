@@ -15,6 +15,7 @@ pub mod site;
 mod stall;
 mod tls;
 mod turn;
+mod unread;
 
 pub use audit::Audit;
 pub use error::ApiError;

@@ -18,6 +18,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, HttpBody};
 use axum::extract::FromRequestParts;
+use axum::http::header::{CONNECTION, EXPECT};
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, Request, Response, Uri};
 use axum::response::IntoResponse;
@@ -27,7 +28,6 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use opentelemetry::context::FutureExt as WithContext;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
@@ -41,6 +41,7 @@ use super::site::Site;
 use super::stall::{Answer, Arriving, Pulse, Stage, Watched};
 use super::tls::Tls;
 use super::turn::TurnSlot;
+use super::unread::Unread;
 use crate::settings::Settings;
 use crate::traces::{RequestSpan, Routes};
 
@@ -485,6 +486,7 @@ async fn answer(
     let whole = request.body().is_end_stream();
     pulse.request(whole);
     let id = server.ids.of(request.headers());
+    let expects = request.headers().contains_key(EXPECT);
     let span = server.options.routes.and_then(|routes| {
         let (method, path) = (request.method(), request.uri().path());
         RequestSpan::begin(method, path, request.headers(), routes)
@@ -494,7 +496,7 @@ async fn answer(
             let handled = handle(server, request, whole, pulse, &id);
             match &span {
                 None => handled.await,
-                Some(span) => WithContext::with_context(handled, span.context()).await,
+                Some(span) => span.within(handled).await,
             }
         }
         Err(error) => {
@@ -502,6 +504,9 @@ async fn answer(
             if let Some((audit, route, space)) = server.options.site.audit_of(method, path) {
                 let id = Some(id.clone());
                 Call::new(audit, pulse.peer, id, method, route, space).answered(error.status);
+            }
+            if !whole {
+                pulse.unread.put(Unread::Rest(request.into_body()));
             }
             error.into_response()
         }
@@ -511,7 +516,26 @@ async fn answer(
         span.answered(&response, &id);
     }
     response.headers_mut().insert(REQUEST_ID, id);
+    if !whole && !can_go_on(pulse, expects).await {
+        let close = HeaderValue::from_static("close");
+        response.headers_mut().insert(CONNECTION, close);
+    }
     Ok(response.map(|body| Answer::new(body, Arc::clone(pulse))))
+}
+
+/// Returns true if the body of a request was read to its end, or what is left of it could be dropped. A client that expects to
+/// be told to send the body (`expects`) was told if the body was read; asking for the rest would tell it to send everything.
+async fn can_go_on(pulse: &Pulse, expects: bool) -> bool {
+    let rest = match pulse.unread.take() {
+        None => return true,
+        Some(Unread::Rest(rest)) if !expects => rest,
+        Some(_) => return false,
+    };
+    let is_all = pulse.unread.drop_rest(rest).await;
+    if is_all {
+        pulse.body_ended();
+    }
+    is_all
 }
 
 /// Answers a request by the router.

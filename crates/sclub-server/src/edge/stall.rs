@@ -28,6 +28,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, Sleep};
 
 use super::turn::TurnSlot;
+use super::unread::{Unread, UnreadSlot};
 
 /// The minimum number of bytes of a body in each timeout, unless it ends.
 const MIN_BYTES: usize = 1024;
@@ -67,6 +68,7 @@ pub(super) struct Pulse {
     /// filled the system's buffers.
     write_bytes: AtomicU64,
     half_read: AtomicBool,
+    pub(super) unread: UnreadSlot,
     pub(super) turn: TurnSlot,
 }
 
@@ -82,6 +84,7 @@ impl Pulse {
             write_waited: AtomicU64::new(0),
             write_bytes: AtomicU64::new(0),
             half_read: AtomicBool::new(false),
+            unread: UnreadSlot::default(),
             turn: TurnSlot::default(),
         }
     }
@@ -96,8 +99,13 @@ impl Pulse {
         self.write_waited.store(0, Relaxed);
         self.write_bytes.store(0, Relaxed);
         if whole {
-            self.half_read.store(false, Relaxed);
+            self.body_ended();
         }
+    }
+
+    /// The body of the request was read to its end.
+    pub(super) fn body_ended(&self) {
+        self.half_read.store(false, Relaxed);
     }
 
     /// Returns true if a request is being answered.
@@ -190,6 +198,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
         if buffer.filled().len() > before && !self.pulse.is_answering() {
             self.pulse.half_read.store(true, Relaxed);
         }
+        self.pulse.unread.read(outcome.is_pending());
         outcome
     }
 }
@@ -261,7 +270,8 @@ impl std::error::Error for Stalled {}
 /// The body of a request. It fails if its sender is slower than [`MIN_BYTES`] in a timeout, or exceeds the
 /// total of [`allowance`]. The time that the server takes itself does not count.
 pub(super) struct Arriving {
-    body: Incoming,
+    /// The rest of the body; `None` once it has ended or failed.
+    body: Option<Incoming>,
     pulse: Arc<Pulse>,
     timer: Option<Pin<Box<Sleep>>>,
     waits_since: Option<Instant>,
@@ -276,7 +286,7 @@ pub(super) struct Arriving {
 impl Arriving {
     pub(super) fn new(body: Incoming, pulse: Arc<Pulse>) -> Self {
         Self {
-            body,
+            body: Some(body),
             pulse,
             timer: None,
             waits_since: None,
@@ -306,6 +316,11 @@ impl Arriving {
         timer.as_mut().poll(cx)
     }
 
+    fn end(&mut self) {
+        self.body = None;
+        self.pulse.body_ended();
+    }
+
     fn arrived(&mut self, bytes: usize) {
         if let Some(since) = self.waits_since.take() {
             let waited = since.elapsed();
@@ -329,29 +344,44 @@ impl HttpBody for Arriving {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        match Pin::new(&mut self.body).poll_frame(cx) {
-            Poll::Pending => self.wait(cx).map(|()| Some(Err(Stalled.into()))),
-            Poll::Ready(Some(Ok(frame))) => {
+        let Some(body) = &mut self.body else {
+            return Poll::Ready(None);
+        };
+        let frame = match Pin::new(body).poll_frame(cx) {
+            Poll::Pending => ready!(self.wait(cx).map(|()| Some(Err(Stalled.into())))),
+            Poll::Ready(frame) => frame.map(|frame| frame.map_err(BoxError::from)),
+        };
+        match &frame {
+            Some(Ok(frame)) => {
                 self.arrived(frame.data_ref().map_or(0, Bytes::len));
-                if self.body.is_end_stream() {
-                    self.pulse.half_read.store(false, Relaxed);
+                if self.is_end_stream() {
+                    self.end();
                 }
-                Poll::Ready(Some(Ok(frame)))
             }
-            Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(error.into()))),
-            Poll::Ready(None) => {
-                self.pulse.half_read.store(false, Relaxed);
-                Poll::Ready(None)
+            Some(Err(_)) => {
+                self.body = None;
+                self.pulse.unread.put(Unread::Failed);
             }
+            None => self.end(),
         }
+        Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.body.as_ref().is_none_or(Incoming::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        let body = self.body.as_ref();
+        body.map_or_else(|| SizeHint::with_exact(0), Incoming::size_hint)
+    }
+}
+
+impl Drop for Arriving {
+    fn drop(&mut self) {
+        if let Some(rest) = self.body.take() {
+            self.pulse.unread.put(Unread::Rest(rest));
+        }
     }
 }
 

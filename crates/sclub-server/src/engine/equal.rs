@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use super::lock;
 
 /// The number of rewards from which on it is a warning that all are equal.
-const MIN_REWARDS: u64 = 100;
+pub(crate) const MIN_REWARDS: u64 = 100;
 
 /// The difference up to which rewards are equal. The mean of earlier ones is rounded.
 const ROUNDING: f64 = 1e-9;

@@ -1,7 +1,9 @@
 //! Recovery: the state from a snapshot and the log.
 
+use super::journal::has_decisions;
 use crate::event::Batch;
 use crate::identity::{Identity, Misfit};
+use crate::settings::Settings;
 use crate::state::{Effect, LoadError, State};
 use crate::store::{Folder, Log, SnapshotStore, StoreError};
 
@@ -63,6 +65,19 @@ pub fn identity(folder: &Folder) -> Result<Option<Identity>, FoldError> {
         None if folder.log.last() == 0 => Ok(None),
         None => Err(wrong(Misfit("the folder's identity is missing".to_owned()))),
     }
+}
+
+/// As [`identity`], for a start with these settings. A folder that was made for other settings is new as long as it has no
+/// event and no decision: nothing depends on its identity yet.
+///
+/// # Errors
+/// If the folder cannot be read.
+pub fn identity_for(folder: &Folder, settings: &Settings) -> Result<Option<Identity>, FoldError> {
+    let Some(identity) = identity(folder)? else {
+        return Ok(None);
+    };
+    let is_unused = folder.log.last() == 0 && !has_decisions(&folder.journal)?;
+    Ok((!is_unused || identity.check(settings).is_ok()).then_some(identity))
 }
 
 /// Returns true for the identity in the folder of a node: that of the cluster, then 8 bytes for the cluster's life.

@@ -327,7 +327,7 @@ fn prepare(
     settings: &Settings,
 ) -> Result<(Folder, State, Vec<DescribedItem>), OpenError> {
     let mut catalogue = Vec::new();
-    let identity = match fold::identity(replaced)? {
+    let identity = match fold::identity_for(replaced, settings)? {
         Some(identity) => {
             identity.check(settings)?;
             let last = replaced.log.last();

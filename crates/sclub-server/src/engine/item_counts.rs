@@ -1,7 +1,9 @@
 //! How often each item was shown, and the rewards that it got: for the page, and no part of the state.
 //!
-//! The journal's task counts what it writes. When users are removed from the journal, it counts anew what is left. A server writes the counts with the other figures of the page
-//! ([`crate::timeline::Figures`]), so those of the last minute before a crash may be missing.
+//! The journal's task counts what it writes. When users are removed from the journal, it counts anew what is left. A server writes the counts
+//! to the file `counts` of its data folder about once a minute, with the batch of the journal up to which they are; after a crash the
+//! journal's task counts the batches after it. On a node of a cluster the owner of a log counts the rewards, so that each is counted
+//! by one node, and the counts of the cluster are the sums over its nodes.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -9,9 +11,14 @@ use std::sync::Mutex;
 use serde::{Deserialize, Serialize};
 
 use super::lock;
+use crate::timeline::Figures;
 
-/// The maximum number of items that are counted. Items that come later are not.
-const MAX_ITEMS: usize = 100_000;
+/// The file of the counts in a data folder.
+pub(crate) const COUNTS_FILE: &str = "counts";
+
+/// The number of items that are counted beside those of the catalogue: those that came with requests, and those that were
+/// removed. If there are more, all of these are dropped.
+const MAX_OTHERS: usize = 100_000;
 
 /// The counts of an item.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -26,92 +33,180 @@ pub struct ItemCount {
     pub reward_sum: f64,
 }
 
+/// The counts of some items.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct SomeCounts {
+    /// The time since when items are counted, in milliseconds since 1970; `None` if none was.
+    pub since: Option<u64>,
+    /// The counts.
+    pub items: Vec<ItemCount>,
+}
+
+impl SomeCounts {
+    /// Adds those of the same items in the same order.
+    pub fn join(&mut self, other: &Self) {
+        self.since = self.since.into_iter().chain(other.since).min();
+        for (own, other) in self.items.iter_mut().zip(&other.items) {
+            own.add(other);
+        }
+    }
+}
+
+/// All counts, as they are saved.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct SavedCounts {
+    /// The last batch of the journal that is in them.
+    pub upto: u64,
+    /// The counts.
+    pub counts: SomeCounts,
+}
+
+impl Figures for SavedCounts {
+    const FORMAT: u8 = 1;
+}
+
 /// The counts of all items.
 #[derive(Debug, Default)]
-pub(in crate::engine) struct ItemCounts(Mutex<Counts>);
+pub(crate) struct ItemCounts(Mutex<Counts>);
 
 #[derive(Debug, Default)]
 struct Counts {
-    /// The time since when items are counted, in milliseconds since 1970.
+    /// The last batch of the journal that is counted.
+    upto: u64,
     since: Option<u64>,
     items: HashMap<String, ItemCount>,
+    /// True if they have changed since they were saved.
+    is_changed: bool,
+}
+
+impl ItemCount {
+    fn of(id: &str) -> Self {
+        Self {
+            id: id.to_owned(),
+            ..Self::default()
+        }
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.shown += other.shown;
+        self.rewards += other.rewards;
+        self.reward_sum += other.reward_sum;
+    }
 }
 
 impl Counts {
-    fn of(&mut self, id: &str) -> Option<&mut ItemCount> {
-        if !self.items.contains_key(id) {
-            if self.items.len() >= MAX_ITEMS {
-                return None;
-            }
-            let count = ItemCount {
-                id: id.to_owned(),
-                ..ItemCount::default()
-            };
-            self.items.insert(id.to_owned(), count);
+    fn of(&mut self, id: &str) -> &mut ItemCount {
+        let is_new = !self.items.contains_key(id);
+        if is_new {
+            self.items.insert(id.to_owned(), ItemCount::of(id));
         }
-        self.items.get_mut(id)
+        self.items.get_mut(id).expect("it was inserted")
     }
 }
 
 impl ItemCounts {
     /// Adds items that were shown at a time, and the rewards of items: each with its number of rewards, which is 0 if it takes the
-    /// place of another one, and the change of their sum.
+    /// place of another one, and the change of their sum. With a batch of the journal, everything up to it is counted then: both
+    /// change together, or a crash could have it counted twice.
     pub fn add<'a>(
         &self,
+        batch: Option<u64>,
         at: u64,
         shown: impl Iterator<Item = &'a str>,
         rewards: impl Iterator<Item = (&'a str, u64, f64)>,
     ) {
         let mut counts = lock(&self.0);
         counts.since.get_or_insert(at);
+        counts.is_changed = true;
+        counts.upto = batch.unwrap_or(counts.upto);
         for id in shown {
-            if let Some(count) = counts.of(id) {
-                count.shown += 1;
-            }
+            counts.of(id).shown += 1;
         }
         for (id, number, change) in rewards {
-            if let Some(count) = counts.of(id) {
-                count.rewards += number;
-                count.reward_sum += change;
-            }
+            let count = counts.of(id);
+            count.rewards += number;
+            count.reward_sum += change;
         }
     }
 
-    /// The counts of some items, and the time since when they are counted. An item that was never shown has zeros.
-    pub fn get<'a>(&self, ids: impl Iterator<Item = &'a str>) -> (Option<u64>, Vec<ItemCount>) {
-        let counts = lock(&self.0);
-        let of = |id: &str| match counts.items.get(id) {
-            Some(count) => count.clone(),
-            None => ItemCount {
-                id: id.to_owned(),
-                ..ItemCount::default()
-            },
-        };
-        (counts.since, ids.map(of).collect())
+    /// Takes note that the journal is counted up to a batch.
+    pub fn counted(&self, upto: u64) {
+        lock(&self.0).upto = upto;
     }
 
-    /// All counts, to be saved.
-    pub fn save(&self) -> Option<(u64, Vec<ItemCount>)> {
+    /// Returns true if there are so many items that those which are not in a catalogue of `len` items are to be dropped.
+    pub fn is_full(&self, len: usize) -> bool {
+        lock(&self.0).items.len() > len + MAX_OTHERS
+    }
+
+    /// Drops all items but some.
+    pub fn retain(&self, is_kept: impl Fn(&str) -> bool) {
+        lock(&self.0).items.retain(|id, _| is_kept(id));
+    }
+
+    /// The counts of some items. An item that was never shown has zeros.
+    pub fn get<'a>(&self, ids: impl Iterator<Item = &'a str>) -> SomeCounts {
         let counts = lock(&self.0);
-        Some((counts.since?, counts.items.values().cloned().collect()))
+        let of = |id: &str| {
+            let found = counts.items.get(id).cloned();
+            found.unwrap_or_else(|| ItemCount::of(id))
+        };
+        SomeCounts {
+            since: counts.since,
+            items: ids.map(of).collect(),
+        }
+    }
+
+    /// The number of items.
+    pub fn len(&self) -> usize {
+        lock(&self.0).items.len()
+    }
+
+    /// All counts, if they have changed since they were saved last.
+    pub fn save(&self) -> Option<SavedCounts> {
+        let mut counts = lock(&self.0);
+        std::mem::take(&mut counts.is_changed).then(|| SavedCounts {
+            upto: counts.upto,
+            counts: SomeCounts {
+                since: counts.since,
+                items: counts.items.values().cloned().collect(),
+            },
+        })
+    }
+
+    /// They could not be saved.
+    pub fn not_saved(&self) {
+        lock(&self.0).is_changed = true;
     }
 
     /// Replaces all counts.
     pub fn replace(&self, other: Self) {
         let other = other.0.into_inner();
-        *lock(&self.0) = other.unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut counts = lock(&self.0);
+        *counts = other.unwrap_or_else(std::sync::PoisonError::into_inner);
+        counts.is_changed = true;
     }
 
-    /// Continues counts that were saved.
-    pub fn load(&self, (since, items): (u64, Vec<ItemCount>)) {
+    /// Counts that were saved.
+    pub fn load(saved: SavedCounts) -> Self {
+        let items = saved.counts.items.into_iter();
+        Self(Mutex::new(Counts {
+            upto: saved.upto,
+            since: saved.counts.since,
+            items: items.map(|count| (count.id.clone(), count)).collect(),
+            is_changed: false,
+        }))
+    }
+
+    /// Adds other counts.
+    pub fn join(&self, other: Self) {
+        let other = other.0.into_inner();
+        let other = other.unwrap_or_else(std::sync::PoisonError::into_inner);
         let mut counts = lock(&self.0);
-        counts.since = Some(since);
-        for item in items {
-            if let Some(count) = counts.of(&item.id) {
-                count.shown += item.shown;
-                count.rewards += item.rewards;
-                count.reward_sum += item.reward_sum;
-            }
+        counts.is_changed = true;
+        counts.since = counts.since.into_iter().chain(other.since).min();
+        for (id, count) in other.items {
+            counts.of(&id).add(&count);
         }
     }
 }
@@ -120,25 +215,54 @@ impl ItemCounts {
 mod tests {
     use super::*;
 
+    fn found(counts: &SomeCounts) -> Vec<(&str, u64, u64, f64)> {
+        let items = counts.items.iter();
+        items
+            .map(|count| (&*count.id, count.shown, count.rewards, count.reward_sum))
+            .collect()
+    }
+
     #[test]
-    fn counts_go_on_from_saved_ones_and_are_bounded() {
+    fn counts_go_on_from_saved_ones() {
         let counts = ItemCounts::default();
         let none = || std::iter::empty::<&str>();
-        counts.add(5, ["a", "b", "a"].into_iter(), [("a", 1, 0.5)].into_iter());
+        counts.add(
+            Some(6),
+            5,
+            ["a", "b", "a"].into_iter(),
+            [("a", 1, 0.5)].into_iter(),
+        );
+        assert_eq!(lock(&counts.0).upto, 6);
         // A reward in place of an assumed one.
-        counts.add(6, none(), [("a", 0, 1.0)].into_iter());
-        let next = ItemCounts::default();
-        next.load(counts.save().unwrap());
-        next.add(9, ["a"].into_iter(), [("a", 1, 1.0)].into_iter());
-        let (since, found) = next.get(["a", "c"].into_iter());
-        let found: Vec<_> = found
-            .iter()
-            .map(|count| (&*count.id, count.shown, count.rewards, count.reward_sum))
-            .collect();
-        assert_eq!(since, Some(5));
-        assert_eq!(found, [("a", 3, 2, 2.5), ("c", 0, 0, 0.0)]);
-        let many: Vec<String> = (0..MAX_ITEMS + 10).map(|n| n.to_string()).collect();
-        next.add(9, many.iter().map(String::as_str), std::iter::empty());
-        assert_eq!(next.save().unwrap().1.len(), MAX_ITEMS);
+        counts.add(None, 6, none(), [("a", 0, 1.0)].into_iter());
+        counts.counted(7);
+        let saved = counts.save().unwrap();
+        assert_eq!(saved.upto, 7);
+        assert_eq!(counts.save(), None, "nothing has changed");
+        let next = ItemCounts::load(SavedCounts::decode(&saved.encode()).unwrap());
+        next.add(None, 9, ["a"].into_iter(), [("a", 1, 1.0)].into_iter());
+        let some = next.get(["a", "c"].into_iter());
+        assert_eq!(some.since, Some(5));
+        assert_eq!(found(&some), [("a", 3, 2, 2.5), ("c", 0, 0, 0.0)]);
+        // Those of two nodes.
+        let mut sum = some.clone();
+        sum.join(&counts.get(["a", "c"].into_iter()));
+        assert_eq!(found(&sum), [("a", 5, 3, 4.0), ("c", 0, 0, 0.0)]);
+        next.join(ItemCounts::load(saved));
+        assert_eq!(
+            found(&next.get(["a", "b"].into_iter())),
+            [("a", 5, 3, 4.0), ("b", 2, 0, 0.0)]
+        );
+    }
+
+    #[test]
+    fn items_that_are_not_in_the_catalogue_make_room() {
+        let counts = ItemCounts::default();
+        let many: Vec<String> = (0..MAX_OTHERS + 10).map(|n| n.to_string()).collect();
+        counts.add(None, 9, many.iter().map(String::as_str), std::iter::empty());
+        assert!(!counts.is_full(10) && counts.is_full(9));
+        counts.retain(|id| id.len() < 2);
+        assert_eq!(counts.len(), 10);
+        assert_eq!(found(&counts.get(["7"].into_iter())), [("7", 1, 0, 0.0)]);
     }
 }

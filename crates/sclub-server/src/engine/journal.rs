@@ -190,6 +190,8 @@ pub(super) struct Keeper {
     /// The service-clock time when old files were last dropped.
     retired_at: Option<u64>,
     is_failing: bool,
+    /// The batch of the log up to which the state was when the journal was opened. The owner has not taken note of the rewards up to there.
+    opened_at: u64,
 }
 
 impl Keeper {
@@ -210,7 +212,10 @@ impl Keeper {
         }
         // This node may have missed that a user was forgotten.
         let must_drop = is_behind && shared.is_replicated;
-        let context = shared.read().identity().context.clone();
+        let (context, opened_at) = {
+            let state = shared.read();
+            (state.identity().context.clone(), state.position())
+        };
         let mut keeper = Self {
             context,
             taken: Pending::default(),
@@ -220,6 +225,7 @@ impl Keeper {
             dictionary: Dictionary::default(),
             retired_at: None,
             is_failing: false,
+            opened_at,
             shared,
         };
         if !keeper.shared.has_journal() {
@@ -230,7 +236,7 @@ impl Keeper {
             keeper.drop_all()?;
         }
         keeper.publish_position();
-        if keeper.shared.has_journal() && !keeper.shared.is_replicated {
+        if keeper.shared.has_journal() {
             keeper.recall()?;
         }
         Ok(keeper)
@@ -305,7 +311,8 @@ impl Keeper {
             _ => {}
         }
         self.is_failing = written.is_err();
-        self.shared.meters.journal(!self.is_failing);
+        let fails = &self.shared.journal_fails;
+        fails.store(self.is_failing, Ordering::Relaxed);
         written
     }
 
@@ -357,26 +364,51 @@ impl Keeper {
             return Err(error);
         }
         self.wait_for_answers();
-        self.count(&page);
         self.taken.clear();
         self.last += 1;
+        self.count(&page);
+        if self.position < self.opened_at {
+            for row in &page.rewards {
+                self.shared.seen.reward(&row.user, row.number, row.reward);
+            }
+        }
         (self.position, self.events) = (page.position, page.events);
         self.publish_position();
         Ok(())
     }
 
-    /// Counts the items and the rewards of a page, and adds the rewards to what users have seen.
+    /// Counts the items and the rewards of the last page.
     fn count(&self, page: &Page) {
-        let shared = &self.shared;
-        if shared.is_replicated {
-            return;
-        }
         let ids = &self.dictionary.ids;
-        let id_of = |place: u32| ids.get(place as usize).map(|id| &**id);
-        page.count_items(&shared.item_counts, shared.settings.unanswered, id_of);
-        for row in &page.rewards {
-            shared.seen.reward(&row.user, row.number, row.reward);
+        let counts = &*self.shared.item_counts;
+        let batch = (!self.shared.is_replicated).then_some(self.last);
+        self.count_into(counts, batch, page, |place| {
+            ids.get(place as usize).map(|id| &**id)
+        });
+        let state = self.shared.read();
+        let catalogue = self.shared.catalogue_of(&state);
+        let catalogue = catalogue.get();
+        if counts.is_full(catalogue.map_or(0, Catalogue::len)) {
+            counts.retain(|id| catalogue.is_some_and(|known| known.slot(id).is_some()));
         }
+    }
+
+    /// Adds a page to counts. Rewards of a replicated log are counted by its owner.
+    fn count_into<'a>(
+        &self,
+        counts: &ItemCounts,
+        batch: Option<u64>,
+        page: &Page,
+        id_of: impl Fn(u32) -> Option<&'a str>,
+    ) {
+        let shared = &self.shared;
+        page.count_items(
+            counts,
+            batch,
+            shared.settings.unanswered,
+            !shared.is_replicated,
+            id_of,
+        );
     }
 
     /// Has the decisions that were written wait for their rewards.
@@ -566,8 +598,9 @@ impl Keeper {
             items.truncate(page.items_before as usize);
             items.append(&mut page.items);
             let id_of = |place: u32| items.get(place as usize).map(|item| &*item.id);
-            page.count_items(&counts, self.shared.settings.unanswered, id_of);
+            self.count_into(&counts, None, &page, id_of);
         }
+        counts.counted(self.last);
         self.shared.item_counts.replace(counts);
         Ok(())
     }

@@ -23,6 +23,7 @@ mod import;
 mod item_counts;
 mod journal;
 mod measure;
+mod noted;
 mod owner;
 mod preview;
 mod recommend;
@@ -49,7 +50,8 @@ pub use feedback::{Feedback, Rewards};
 pub use fit::Threads;
 pub use fold::FoldError;
 pub use import::{FolderContents, Import, ImportRow, ImportSummary, folder_contents, is_imported};
-pub use item_counts::ItemCount;
+pub(crate) use item_counts::{COUNTS_FILE, ItemCounts};
+pub use item_counts::{ItemCount, SavedCounts, SomeCounts};
 pub use preview::{Preview, PreviewItem};
 pub use recommend::{CandidateSet, MAX_INLINE_VALUES, RecommendQuery, Recommended, Rules};
 pub use replica::{CatalogueSource, Replica, Role};
@@ -68,8 +70,8 @@ use crate::state::{Record, State};
 use crate::store::{Folder, Log, SnapshotStore, StoreError};
 use crate::traces;
 use equal::EqualRewards;
+pub(crate) use equal::MIN_REWARDS;
 use fit::{Fits, Watch};
-use item_counts::ItemCounts;
 pub use journal::{Confirmed, ForgottenUsers};
 use journal::{JournalRequest, Pending};
 use owner::{Command, Done, Owner, WriteRequest};
@@ -133,7 +135,7 @@ pub(crate) struct Shared {
     /// The last decisions of each user.
     seen: Seen,
     /// How often each item was shown, and its rewards.
-    item_counts: ItemCounts,
+    item_counts: Arc<ItemCounts>,
     /// Finds out that all rewards are equal.
     equal: EqualRewards,
     queue: mpsc::WeakSender<WriteRequest>,
@@ -145,6 +147,8 @@ pub(crate) struct Shared {
     log_bytes: AtomicU64,
     /// The batch of the log up to which everything is in the journal.
     journaled: AtomicU64,
+    /// True while the journal cannot be written.
+    journal_fails: AtomicBool,
     fitting: Arc<Watch>,
     hash: Mutex<Option<(u64, String)>>,
     meters: Arc<Meters>,
@@ -290,7 +294,7 @@ impl Engine {
         settings: &Settings,
         workers: Box<dyn Workers + Send + Sync>,
     ) -> Result<Self, OpenError> {
-        let identity = match fold::identity(&folder)? {
+        let identity = match fold::identity_for(&folder, settings)? {
             Some(identity) => identity,
             None if folder.is_of_partition() => {
                 let path = folder.path().display().to_string();
@@ -338,6 +342,8 @@ impl Engine {
             snapshots,
             catalogue: None,
             meters: Arc::default(),
+            item_counts: Arc::default(),
+            engines: 1,
         };
         Self::run(replica, state, settings, workers, Some(Term::new(epochs)))
     }
@@ -356,6 +362,8 @@ impl Engine {
             snapshots,
             catalogue,
             meters,
+            item_counts,
+            engines,
         } = replica;
         let env = folder.env().clone();
         let (queue, requests) = mpsc::channel(QUEUE);
@@ -383,11 +391,8 @@ impl Engine {
             has_context: !identity.context.is_empty(),
             pending: Mutex::default(),
             unanswered: Unanswered::default(),
-            seen: Seen::new(match is_replicated {
-                true => 0,
-                false => settings.max_seen,
-            }),
-            item_counts: ItemCounts::default(),
+            seen: Seen::new(settings.max_seen, engines),
+            item_counts,
             equal,
             queue: queue.downgrade(),
             changes: broadcast::channel(LISTENERS).0,
@@ -395,6 +400,7 @@ impl Engine {
             closing: AtomicBool::new(false),
             log_bytes: AtomicU64::new(0),
             journaled: AtomicU64::new(0),
+            journal_fails: AtomicBool::new(false),
             fitting: Arc::default(),
             hash: Mutex::default(),
             meters,
@@ -505,29 +511,15 @@ impl Engine {
         self.shared.unanswered.len()
     }
 
-    /// The last decisions of a user with their rewards, newest first; empty in a cluster. The rewards are those that the journal
-    /// has, so there are none without one.
+    /// The last decisions of a user that this engine made, with their rewards, newest first.
     pub fn seen(&self, user: &str) -> Vec<SeenDecision> {
         self.shared.seen.decisions(user)
     }
 
-    /// The counts of some items, and the time since when they are counted; `None` in a cluster, and if there is no journal.
-    pub fn item_counts<'a>(
-        &self,
-        ids: impl Iterator<Item = &'a str>,
-    ) -> Option<(Option<u64>, Vec<ItemCount>)> {
-        let has_counts = self.shared.has_journal() && !self.shared.is_replicated;
-        has_counts.then(|| self.shared.item_counts.get(ids))
-    }
-
-    /// All counts of items, to be saved.
-    pub(crate) fn save_item_counts(&self) -> Option<(u64, Vec<ItemCount>)> {
-        self.shared.item_counts.save()
-    }
-
-    /// Continues counts of items that were saved.
-    pub(crate) fn load_item_counts(&self, saved: (u64, Vec<ItemCount>)) {
-        self.shared.item_counts.load(saved);
+    /// The counts of items; `None` if there is no journal.
+    pub(crate) fn item_counts(&self) -> Option<&ItemCounts> {
+        let has_counts = self.shared.has_journal();
+        has_counts.then_some(&*self.shared.item_counts)
     }
 
     /// The time of day, in milliseconds since 1970.

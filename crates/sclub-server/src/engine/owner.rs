@@ -24,7 +24,7 @@ use super::feedback::{self, Round};
 use super::fit::Fits;
 use super::{Refusal, Role, Shared, lock};
 use crate::decision::DecisionContents;
-use crate::event::{Batch, DescribedItem, Event, RewardedList, Stamp};
+use crate::event::{Batch, DescribedItem, Event, Stamp};
 use crate::state::{Ahead, Effect, State};
 use crate::store::{AppendError, Epochs, Origin, StoreError};
 use crate::traces;
@@ -581,10 +581,7 @@ impl Owner {
             shared.announce_policies();
         }
         for event in &batch.events {
-            shared.note_rewards(event);
-            if let Event::Forget { user } = event {
-                shared.seen.forget(user);
-            }
+            shared.note(event, batch.stamp.at);
             if matches!(event, Event::Fit { .. } | Event::FitArm { .. })
                 && effect.fit_refused.is_none()
             {
@@ -668,36 +665,6 @@ impl Shared {
             Origin::OtherCopy | Origin::Forgotten => return None,
         }
         Some(decision)
-    }
-
-    /// Takes note of the rewards of an event, for the warning that all are equal.
-    fn note_rewards(&self, event: &Event) {
-        let mut changed = false;
-        let mut add = |reward: f64, is_assumed| changed |= self.equal.add(reward, is_assumed);
-        match event {
-            Event::Learn { round } => round.iter().for_each(|r| add(r.reward, false)),
-            Event::LearnAssumed {
-                round,
-                assumed,
-                corrected,
-            } => {
-                let rewards = round.iter().zip(assumed);
-                rewards.for_each(|(r, &is_assumed)| add(r.reward, is_assumed));
-                corrected.iter().for_each(|r| add(r.reward, false));
-            }
-            Event::LearnLists { lists } => {
-                let rewards = lists.iter().flat_map(RewardedList::rewards);
-                rewards.for_each(|(.., reward)| add(reward, false));
-            }
-            _ => {}
-        }
-        if !changed {
-            return;
-        }
-        match self.equal.warning() {
-            Some(warning) => tracing::warn!("{warning}"),
-            None => tracing::info!("rewards differ now"),
-        }
     }
 }
 

@@ -1,7 +1,10 @@
-//! The recommendation that a user would get now, without a decision: nothing is recorded, and no reward can be given.
+//! The recommendation that a user would get now, without a decision: nothing is recorded, no number of a decision is used up, and
+//! no reward can be given. It is drawn with the number of the next decision, so it is what that one will be if nothing
+//! else comes first. A list that explores (`--explore-share`) is not previewed: it has no reason.
 
 use sclub::UserId;
 
+use super::recommend::Purpose;
 use super::{CandidateSet, Engine, RecommendQuery, Refusal, Rules};
 use crate::state::Scratch;
 
@@ -10,13 +13,16 @@ use crate::state::Scratch;
 pub struct Preview {
     /// The items, best first.
     pub items: Vec<PreviewItem>,
+    /// The policy that serves the user: that of an experiment's arm, if one is running.
+    pub policy: String,
     /// The cluster that the user is served from.
     pub cluster: u64,
     /// The number of users in it.
     pub cluster_users: u64,
-    /// True if another recommendation may differ on the same rewards: the policy draws at random, or some
-    /// recommendations explore.
+    /// True if the policy draws at random, so that another recommendation may differ on the same rewards.
     pub is_random: bool,
+    /// The share of recommendations that explore: those are drawn uniformly from the catalogue.
+    pub explore_share: f64,
 }
 
 /// An item of a preview.
@@ -53,7 +59,8 @@ impl Engine {
         };
         let is_long = self.is_long(std::slice::from_ref(&asked));
         self.with_state(is_long, |state, catalogue| {
-            let chosen = self.choose(state, catalogue, &asked, &mut Scratch::default())?;
+            let scratch = &mut Scratch::default();
+            let chosen = self.choose(state, catalogue, &asked, Purpose::Preview, scratch)?;
             let serving = state.serving(user);
             let policy = serving.policy.map(|policy| policy.inspect());
             let whom = state.users().number(user).map(UserId::from);
@@ -82,9 +89,11 @@ impl Engine {
             });
             Ok(Preview {
                 items: items.collect(),
+                policy: serving.identity.policy.name.to_owned(),
                 cluster: chosen.contents.cluster,
                 cluster_users: chosen.cluster_users,
-                is_random: serving.draws || self.settings().explore_share > 0.0,
+                is_random: serving.draws,
+                explore_share: self.settings().explore_share,
             })
         })
     }

@@ -125,6 +125,15 @@ pub(super) struct Decided<'a> {
     detail: Option<Detail<'a>>,
 }
 
+/// The purpose of a choice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// A decision, which takes its number.
+    Decision,
+    /// A preview: it changes nothing.
+    Preview,
+}
+
 impl Engine {
     /// Recommends to one user.
     ///
@@ -138,7 +147,7 @@ impl Engine {
         let is_long = self.is_long(std::slice::from_ref(asked));
         let chosen = self.with_state(is_long, |state, catalogue| {
             scratch.begin();
-            self.choose(state, catalogue, asked, scratch)
+            self.choose(state, catalogue, asked, Purpose::Decision, scratch)
         });
         scratch.end();
         Ok(self.hand_out(chosen?))
@@ -153,13 +162,13 @@ impl Engine {
         let chosen = self.with_state(self.is_long(all), |state, catalogue| {
             let mut scratch = Scratch::default();
             let all = all.iter().enumerate();
-            all.map(
-                |(index, asked)| match self.choose(state, catalogue, asked, &mut scratch) {
+            all.map(|(index, asked)| {
+                match self.choose(state, catalogue, asked, Purpose::Decision, &mut scratch) {
                     Ok(decided) => Ok(Ok(decided)),
                     Err(none @ Refusal::NoCandidates { .. }) => Ok(Err(none)),
                     Err(refusal) => Err(refusal.within("requests", index)),
-                },
-            )
+                }
+            })
             .collect::<Result<Vec<_>, _>>()
         })?;
         let decided = chosen.into_iter().map(|decided| match decided {
@@ -228,6 +237,7 @@ impl Engine {
         state: &State,
         catalogue: Option<&Catalogue>,
         asked: &RecommendQuery<'a>,
+        purpose: Purpose,
         scratch: &mut Scratch,
     ) -> Result<Decided<'a>, Refusal> {
         let term = self.shared.term()?;
@@ -271,13 +281,19 @@ impl Engine {
         };
         // Taken before the choice, which may depend on it. Numbers that are not used are skipped.
         let reserved = asked.k.min(asked.among.max_len(catalogue)) as u64;
-        let number = term.number.fetch_add(reserved, Ordering::Relaxed);
+        let (number, further, explore_share) = match purpose {
+            Purpose::Decision => (
+                term.number.fetch_add(reserved, Ordering::Relaxed),
+                self.shared
+                    .further_draws(state.serving(asked.user).draws, count),
+                self.shared.settings.explore_share,
+            ),
+            Purpose::Preview => (term.number.load(Ordering::Relaxed), None, 0.0),
+        };
         let draws = Draws {
             number: self.shared.sealer.draw(term.life, number),
-            further: self
-                .shared
-                .further_draws(state.serving(asked.user).draws, count),
-            explore_share: self.shared.settings.explore_share,
+            further,
+            explore_share,
             ties: asked.rules.ties,
         };
         let chosen = state

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use super::fold::{self, FoldError};
 use super::owner::{Command, Done};
-use super::{Engine, OpenError, Refusal, Shared, Threads};
+use super::{Engine, ItemCounts, OpenError, Refusal, Shared, Threads};
 use crate::decision::first_number;
 use crate::identity::Identity;
 use crate::locks::{read, write};
@@ -33,6 +33,10 @@ pub struct Replica {
     pub catalogue: Option<CatalogueSource>,
     /// The metrics.
     pub meters: Arc<Meters>,
+    /// The counts of items.
+    pub(crate) item_counts: Arc<ItemCounts>,
+    /// The number of engines that share the memory for what users have seen.
+    pub engines: usize,
 }
 
 /// The catalogue of an engine, for others.

@@ -7,13 +7,15 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex};
 
+use serde::{Deserialize, Serialize};
+
 use super::lock;
 use crate::decision::DecisionContents;
 
 /// The number of parts that are locked each by itself.
 const PARTS: usize = 16;
 
-/// The maximum number of items in a part: a million in all, some 100 MB.
+/// The maximum number of items in a part of a server: a million in all, some 100 MB.
 const MAX_ITEMS: usize = (1 << 20) / PARTS;
 
 /// The last decisions of users.
@@ -21,6 +23,8 @@ const MAX_ITEMS: usize = (1 << 20) / PARTS;
 pub(crate) struct Seen {
     /// The number of decisions that are kept of each user.
     each: usize,
+    /// The maximum number of items in a part.
+    max_items: usize,
     parts: Vec<Mutex<Part>>,
 }
 
@@ -46,19 +50,20 @@ struct List {
 }
 
 /// A decision that a user has seen.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SeenDecision {
     /// The time of the decision, in milliseconds since 1970.
     pub at: u64,
     /// The items shown, each with its reward if it has one.
-    pub items: Vec<(Arc<str>, Option<f64>)>,
+    pub items: Vec<(String, Option<f64>)>,
 }
 
 impl Seen {
-    /// Keeps so many decisions of each user.
-    pub fn new(each: usize) -> Self {
+    /// Keeps so many decisions of each user. `engines` is the number of engines that share the memory of a server.
+    pub fn new(each: usize, engines: usize) -> Self {
         Self {
             each,
+            max_items: (MAX_ITEMS / engines.max(1)).max(1),
             parts: (0..PARTS).map(|_| Mutex::default()).collect(),
         }
     }
@@ -95,7 +100,7 @@ impl Seen {
             items: items.map(Arc::from).collect(),
             rewards: None,
         };
-        lock(self.part(user)).add(self.each, user, list);
+        lock(self.part(user)).add(self.each, self.max_items, user, list);
     }
 
     /// Sets the reward of an item by its number, if its decision is kept.
@@ -124,7 +129,7 @@ impl Seen {
             SeenDecision {
                 at: list.at,
                 items: items
-                    .map(|(place, id)| (Arc::clone(id), reward(place)))
+                    .map(|(place, id)| (id.to_string(), reward(place)))
                     .collect(),
             }
         });
@@ -152,7 +157,7 @@ impl Seen {
 }
 
 impl Part {
-    fn add(&mut self, each: usize, user: &str, mut list: List) {
+    fn add(&mut self, each: usize, max_items: usize, user: &str, mut list: List) {
         let user: Arc<str> = match self.users.get_key_value(user) {
             Some((known, _)) => Arc::clone(known),
             None => user.into(),
@@ -170,7 +175,7 @@ impl Part {
         }
         self.order.push_back((user, number));
         // Each user has at most `each` entries that count, so the order is not much longer than that.
-        while self.items > MAX_ITEMS || self.order.len() > MAX_ITEMS {
+        while self.items > max_items || self.order.len() > max_items {
             let Some((user, number)) = self.order.pop_front() else {
                 break;
             };
@@ -204,7 +209,7 @@ mod tests {
 
     #[test]
     fn the_last_decisions_of_a_user_are_remembered() {
-        let seen = Seen::new(2);
+        let seen = Seen::new(2, 1);
         add(&seen, "u", &["a", "b"]);
         add(&seen, "u", &["c"]);
         add(&seen, "v", &["x"]);
@@ -215,14 +220,14 @@ mod tests {
         seen.forget("u");
         assert_eq!(last(&seen, "u", 9), [""; 0]);
         assert_eq!(last(&seen, "v", 9), ["x"]);
-        let none = Seen::new(0);
+        let none = Seen::new(0, 1);
         add(&none, "u", &["a"]);
         assert_eq!(last(&none, "u", 9), [""; 0]);
     }
 
     #[test]
     fn rewards_belong_to_the_items_of_their_numbers() {
-        let seen = Seen::new(2);
+        let seen = Seen::new(2, 1);
         seen.add_items("u", 10, 1, ["a", "b"].into_iter());
         seen.add_items("u", 12, 2, ["c"].into_iter());
         seen.reward("u", 11, 0.5);
@@ -244,7 +249,7 @@ mod tests {
 
     #[test]
     fn the_oldest_decisions_make_room() {
-        let seen = Seen::new(3);
+        let seen = Seen::new(3, 1);
         for user in 0..4 * PARTS * MAX_ITEMS / 100 {
             let user = format!("u{user}");
             seen.add_items(&user, 0, 0, std::iter::repeat_n("item", 100));

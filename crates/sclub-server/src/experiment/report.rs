@@ -58,19 +58,20 @@ impl ExperimentReport {
 
     fn sentence(&self, name: &str, own: &ArmReport) -> String {
         let control = &self.plan.arms[0].name;
+        let yet = if self.end.is_none() { " yet" } else { "" };
         let Some(Interval { value, low, high }) = own.difference else {
             let of_control = &self.arms[0].sums;
             let fewest = own.sums.users.min(of_control.users);
             let reason = if fewest < MIN_USERS {
                 format!(
-                    "no result yet. An interval needs {MIN_USERS} users with a reward in each arm; the smaller arm has {fewest}."
+                    "no result{yet}. An interval needs {MIN_USERS} users with a reward in each arm; the smaller arm has {fewest}."
                 )
             } else if own.sums.join(of_control).kurtosis().is_none() {
                 "no result, because all rewards are equal. Send rewards for the items that were not clicked too (\"others\": 0)."
                     .to_owned()
             } else {
                 format!(
-                    "no result yet. Clicks (or other rewards that differ from most) are too few; an interval needs about \
+                    "no result{yet}. Clicks (or other rewards that differ from most) are too few; an interval needs about \
                      {MIN_CLICKS} in each arm, by different users."
                 )
             };
@@ -83,7 +84,7 @@ impl ExperimentReport {
             format!("{name} earns less than {control}: {between} reward per item")
         } else {
             format!(
-                "{name} against {control}: {between} reward per item. No difference is shown yet"
+                "{name} against {control}: {between} reward per item. No difference is shown{yet}"
             )
         };
         format!("{finding}. This holds at any time you look.")

@@ -23,6 +23,8 @@ pub fn process_metrics(data: &Path) -> String {
 mod linux {
     use std::fs;
     use std::path::Path;
+    use std::sync::OnceLock;
+    use std::time::{SystemTime, UNIX_EPOCH};
 
     /// The name, type, help and value of a metric.
     type Row = (&'static str, &'static str, &'static str, f64);
@@ -89,18 +91,11 @@ mod linux {
             "Resident memory of the process",
             memory,
         );
-        let booted = fs::read_to_string("/proc/stat").unwrap_or_default();
-        let booted = booted
-            .lines()
-            .find_map(|line| line.strip_prefix("btime ")?.parse::<f64>().ok());
-        let started = booted
-            .zip(field(22))
-            .map(|(booted, since)| booted + since / ticks);
         row(
             "process_start_time_seconds",
             "gauge",
             "Start of the process, in seconds since 1970",
-            started,
+            started(field(22).map(|since| since / ticks)),
         );
         let open = fs::read_dir("/proc/self/fd")
             .ok()
@@ -119,5 +114,18 @@ mod linux {
             limit.current.map(|max| max as f64),
         );
         rows
+    }
+
+    /// The start of the process in seconds since 1970, given in seconds since the system was booted.
+    ///
+    /// By clocks, because a service may not see `/proc/stat`. Once, because a clock that is set would look like a restart.
+    fn started(since_boot: Option<f64>) -> Option<f64> {
+        static STARTED: OnceLock<Option<f64>> = OnceLock::new();
+        *STARTED.get_or_init(|| {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+            let uptime = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+            let uptime = uptime.tv_sec as f64 + uptime.tv_nsec as f64 / 1e9;
+            Some(now.as_secs_f64() - uptime + since_boot?)
+        })
     }
 }

@@ -20,6 +20,13 @@ pub(crate) fn metric(
     text
 }
 
+/// The gauge that tells whether a space, or a node, answers requests.
+pub fn ready_metric(is_ready: bool) -> String {
+    let help = "1 if requests are answered; 0 while the space is opened, or if it cannot be";
+    let value = (String::new(), f64::from(u8::from(is_ready)));
+    metric("sclub_ready", "gauge", help, [value])
+}
+
 /// The gauges of the arms of an experiment. Names need no escapes ([`crate::experiment::Plan::check`]).
 pub(super) fn arm_gauges(report: &ExperimentReport) -> String {
     type Value = fn(&ArmReport) -> Option<f64>;

@@ -41,10 +41,16 @@ export const logarithmic = { splits: logTicks, filter: (plot, ticks) => ticks, v
 
 // A range a little wider than the values, at least fourfold, so that it has a tick or two.
 export function logRange(plot, least, most) {
-  if (least == null) return [null, null];
+  if (least == null) return [0.1, 10];
   const [low, high] = [least / 1.2, most * 1.2];
   const widen = Math.max(1, Math.sqrt((4 * low) / high));
   return [low / widen, high * widen];
+}
+
+// A range from zero to a little more than the values. Without values it has some length, so that the axis is drawn.
+export function fromZero(plot, least, most) {
+  if (least == null || (least === 0 && most === 0)) return [0, 1];
+  return [Math.min(0, 1.1 * least), Math.max(0, 1.1 * most)];
 }
 
 const whole = [1, 2, 5].flatMap((n) => Array.from({ length: 12 }, (_, power) => n * 10 ** power)).sort((a, b) => a - b);

@@ -24,6 +24,19 @@ const keptKey = () => ({
   },
 });
 
+// A list of items is sent as JSON lines, so its example is shown as lines, and can be sent as it is.
+const lines = () => ({
+  afterLoad({ fn: { getSampleSchema } }) {
+    Object.assign(this.fn, {
+      getSampleSchema(schema, type, config, example) {
+        const list = example?.toJS?.() ?? example;
+        if (type !== "application/x-ndjson" || !Array.isArray(list)) return getSampleSchema(schema, type, config, example);
+        return list.map((line) => JSON.stringify(line)).join("\n");
+      },
+    });
+  },
+});
+
 // The calls in the order of use. Those that are not listed come last.
 const ORDER = [
   "post /v1/recommend", "post /v1/feedback", "post /v1/recommend/batch", "post /v1/feedback/batch",
@@ -44,6 +57,8 @@ const place = (call) => {
 const tidy = ({ React: { createElement, Fragment } }) => ({
   wrapComponents: {
     InfoContainer: (Info) => (props) => createElement("section", { "aria-label": "About this API" }, createElement(Info, props)),
+    // There is one server: the one that this page is from.
+    ServersContainer: () => () => null,
     DeepLink: () => ({ text }) => createElement("span", null, text),
     operations: (Operations) => (props) => createElement(Fragment, null, createElement("h2", { className: "unseen" }, "Calls"), createElement(Operations, props)),
   },
@@ -63,7 +78,7 @@ dress();
 themeSwitch(document.getElementById("theme"));
 const browser = globalThis.SwaggerUIBundle({
   url: "/v1/openapi.json", dom_id: "#browser", deepLinking: true, validatorUrl: null, displayRequestDuration: true,
-  defaultModelsExpandDepth: 0, syntaxHighlight: false, plugins: [keptKey, tidy], operationsSorter: (a, b) => place(a) - place(b),
+  defaultModelsExpandDepth: 0, syntaxHighlight: false, plugins: [keptKey, lines, tidy], operationsSorter: (a, b) => place(a) - place(b),
   onComplete() {
     if (key()) browser.preauthorizeApiKey("key", key());
     root.dataset.ready = "1";

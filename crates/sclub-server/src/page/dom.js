@@ -40,13 +40,21 @@ export function copyButton(text) {
   return button;
 }
 
-// Replaces the contents of a card. The focus moves to the same link in the new contents.
+// A link or a part that can be scrolled, to find it again in the new contents of a card.
+const nameOf = (element) => element.getAttribute("href") ?? (element.id || element.getAttribute("aria-label"));
+const named = (card) => new Map([...card.querySelectorAll("a[href], [tabindex]")].map((element) => [nameOf(element), element]));
+
+// Replaces the contents of a card. The focus and the scroll positions move to the same parts of the new contents.
 export function fill(card, ...contents) {
-  const held = card.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
+  const held = card.contains(document.activeElement) ? nameOf(document.activeElement) : null;
+  const scrolled = [...named(card)].filter(([, part]) => part.scrollTop || part.scrollLeft).map(([name, part]) => [name, part.scrollTop, part.scrollLeft]);
   const open = card.querySelector("details")?.open;
   card.replaceChildren(...contents.flat().filter(Boolean));
   if (open && card.querySelector("details")) card.querySelector("details").open = true;
-  if (held) [...card.querySelectorAll("a")].find((a) => a.getAttribute("href") === held)?.focus({ preventScroll: true });
+  if (!held && !scrolled.length) return;
+  const parts = named(card);
+  for (const [name, top, left] of scrolled) parts.get(name)?.scrollTo({ top, left, behavior: "instant" });
+  if (held) parts.get(held)?.focus({ preventScroll: true });
 }
 
 // A bar that fills a share of its track.

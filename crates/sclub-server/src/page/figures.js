@@ -1,26 +1,30 @@
 // The header and the figures.
 
+import { space } from "./api.js";
 import { $, el } from "./dom.js";
 import { count, decimal, lasting, short, whole } from "./numbers.js";
-import { isSoft, now, world } from "./world.js";
+import { isSoft, now, since, world } from "./world.js";
+
+const LOST_MS = 3000;
 
 export function drawHeader() {
   const state = world.state;
   if (!state) return;
   document.body.classList.toggle("soft", isSoft());
-  const parts = [`policy ${state.policy}`, ...(isSoft() ? [] : [`preset ${state.preset}`]), state.dim ? count(state.dim, "feature") : "no features yet"];
+  const parts = [...(space ? [`space ${space}`] : []), `policy ${state.policy}`, ...(isSoft() ? [] : [`preset ${state.preset}`]), state.dim ? count(state.dim, "feature") : "no features yet"];
   $("about").textContent = parts.join(" · ");
   $("version").textContent = `sclub ${state.version ?? ""} · up ${lasting(state.uptime_seconds ?? 0)} · ${count(state.events ?? 0, "event")} in the log`;
-  $("writable").hidden = false;
   $("writable").textContent = state.writable ? "writable" : "read-only";
   $("writable").classList.toggle("warn", !state.writable);
-  say(state);
+  $("over-note").textContent = state.node ? `Requests that ${state.node} has answered, and rewards that it has learned. Each node has its own.` : "";
+  warn();
 }
 
 const sentence = (text) => `${text.charAt(0).toUpperCase()}${text.slice(1)}.`.replace(/\.\.$/, ".");
 
 // The most important thing that is wrong: a heading, and what to do about it.
-function warningOf(state) {
+function warningOf(state, isLost) {
+  if (isLost) return ["The server does not answer", [el("p", {}, "Figures are as they were ", since(world.lost), ". The page connects again by itself.")]];
   if (!state.writable) return ["The server is read-only and learns nothing", [el("p", {}, sentence(state.read_only_reason ?? "the data folder cannot be written"))]];
   if (!state.reward_warning) return null;
   const code = (text) => el("code", {}, text);
@@ -31,9 +35,13 @@ function warningOf(state) {
       el("li", {}, "If your application knows clicks only, start the server with ", code("--unanswered 0 --after 30m"), ": items without a click get 0 after that time, and a late click replaces it."))]];
 }
 
-function say(state) {
-  const found = warningOf(state);
-  const text = JSON.stringify([state.writable, state.read_only_reason, state.reward_warning]);
+// Shows what is wrong. A connection that is lost for a moment is not worth a warning.
+export function warn() {
+  const state = world.state;
+  const isLost = world.lost !== null && now() - world.lost > LOST_MS;
+  $("writable").hidden = isLost;
+  const found = warningOf(state, isLost);
+  const text = JSON.stringify([isLost, state.writable, state.read_only_reason, state.reward_warning]);
   $("banner").hidden = !found;
   if ($("banner").dataset.text === text) return;
   $("banner").dataset.text = text;
@@ -59,7 +67,7 @@ function rewardOver(ms) {
 export function drawFigures() {
   const state = world.state;
   if (!state) return;
-  const live = world.latest;
+  const live = world.lost ? null : world.latest;
   const figures = { ...state, ...(live ?? {}) };
   const recent = rewardOver(60000);
   const ever = state.rewards > 0 ? state.reward_sum / state.rewards : null;
@@ -74,6 +82,7 @@ export function drawFigures() {
   put("rounds", whole(figures.rounds), `with ${count(state.rewards, "reward")}`);
   put("items", whole(figures.items), "in the catalogue");
   put("reward", decimal(recent ?? ever ?? NaN, 3), recent === null ? (ever === null ? "" : "since the first reward") : `in the last minute; ${decimal(ever ?? NaN, 3)} in all`);
-  put("recommends", live ? whole(live.recommends_per_second) : "–", live ? `and ${count(live.rewards_per_second, "reward")}` : "");
+  const here = state.node ? ", on this node" : "";
+  put("recommends", live ? whole(live.recommends_per_second) : "–", live ? `and ${count(live.rewards_per_second, "reward")}${here}` : "");
   put("p99", live?.recommend_p99_ms == null ? "–" : short(live.recommend_p99_ms), live ? "in the last second" : "", "ms");
 }

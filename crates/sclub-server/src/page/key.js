@@ -3,8 +3,10 @@
 import { ApiError, key, setKey } from "./api.js";
 import { $ } from "./dom.js";
 import { offerSpaces } from "./spaces.js";
+import { now, world } from "./world.js";
 
 export function live(state, text) {
+  world.lost = state === "reconnecting" ? world.lost ?? now() : null;
   if ($("live").dataset.state === state && $("live").textContent === text) return;
   $("live").dataset.state = state;
   $("live").textContent = text;

@@ -1,7 +1,7 @@
 // Rewards, traffic and latencies over time: the last ten minutes by the second, a day by the minute, or 60 days by the hour.
 
 import { get } from "./api.js";
-import { chart, ink, line, logarithmic, logRange } from "./charts.js";
+import { chart, fromZero, ink, line, logarithmic, logRange } from "./charts.js";
 import { $ } from "./dom.js";
 import { refusedOr } from "./key.js";
 import { count, decimal, short } from "./numbers.js";
@@ -13,6 +13,8 @@ const [MINUTE, HOUR, DAY] = [60000, 3600000, 86400000];
 const SMOOTH_STEPS = 15;
 const GAP_STEPS = 3.5;
 const CHOICE = "sclub-range";
+// A clock that goes back by more than this was set.
+const CLOCK_MS = 2000;
 
 const ranges = {
   "10m": { ms: 10 * MINUTE, step: 1000, name: "second", smooth: "15 s" },
@@ -71,7 +73,7 @@ function overTime({ box, read, unit, log, series, sentence }) {
     unit,
     x: { splits: () => ticks(span, end), values: (plot, at) => at.map((one) => tickText(one, span, end)) },
     y: log ? logarithmic : {},
-    scales: { x: { time: false, range: () => [end - span, end] }, y: log ? { distr: 3, range: logRange } : { range: { min: { soft: 0, mode: 1 }, max: { pad: 0.1, mode: 0 } } } },
+    scales: { x: { time: false, range: () => [end - span, end] }, y: log ? { distr: 3, range: logRange } : { range: fromZero } },
     series: [{}, ...series.map(({ of, ...style }) => line(style))],
     padding: [24, 24, 0, 0],
     // Moved by `point` below, which also handles touch and keys.
@@ -108,7 +110,9 @@ function overTime({ box, read, unit, log, series, sentence }) {
   function point() {
     const found = heldPoint();
     const latest = found ?? all().at(-1);
-    read.textContent = latest ? `${found ? when(found.at) : "Now"}: ${sentence(latest, range().name)}` : "No data yet.";
+    const { name } = range();
+    const last = () => (world.lost ? `Before the connection was lost, ${ago(latest.at)}` : chosen === "10m" ? "Last second" : `This ${name} so far`);
+    read.textContent = latest ? `${found ? `${when(found.at)}, in one ${name}` : last()}: ${sentence(latest)}` : "No data yet.";
     const isSeen = found && found.at >= end - span;
     drawn.plot.setCursor(isSeen ? { left: drawn.plot.valToPos(found.at, "x"), top: 0 } : { left: -10, top: -10 });
   }
@@ -152,7 +156,7 @@ const charts = [
       { of: (p) => p.reward, ink: "cluster-faint", paths: () => null, points: { show: true, size: 4, width: 0, fill: () => ink("cluster-faint") } },
       { of: (p) => (p.reward === null ? null : p.smooth), ink: "cluster" },
     ],
-    sentence: (p, step) => (p.reward === null ? `no reward in that ${step}` : `${decimal(p.reward, 3)}, the mean of ${count(p.rewards, "reward")} in that ${step}; ${decimal(p.smooth, 3)} smoothed`),
+    sentence: (p) => (p.reward === null ? "no reward" : `${decimal(p.reward, 3)}, the mean of ${count(p.rewards, "reward")}; ${decimal(p.smooth, 3)} smoothed`),
   }),
   overTime({
     box: $("chart-traffic"), read: $("read-traffic"), unit: "each second",
@@ -160,7 +164,7 @@ const charts = [
       { of: (p) => p.recommends / p.seconds, ink: "split", width: 1.5 },
       { of: (p) => p.rewards / p.seconds, ink: "merge", width: 1.5, dash: [5, 4] },
     ],
-    sentence: (p, step) => `${count(p.recommends, "recommendation")} and ${count(p.rewards, "reward")} in that ${step}`,
+    sentence: (p) => `${count(p.recommends, "recommendation")} and ${count(p.rewards, "reward")}${chosen === "10m" ? "" : `: ${short(p.recommends / p.seconds)} and ${short(p.rewards / p.seconds)} each second`}`,
   }),
   overTime({
     box: $("chart-latency"), read: $("read-latency"), unit: "ms, logarithmic", log: true,
@@ -178,7 +182,7 @@ export function drawCharts() {
 }
 
 // Adds a step to a range: its values, and a mean with exponentially fading weights, each step weighing as much as it had rewards.
-function add(of, { at, recommends, rewards, reward, p50, p99, feedback }) {
+function add(of, { at, seconds, recommends, rewards, reward, p50, p99, feedback }) {
   const steps = kept[of];
   const before = steps.at(-1);
   if (before && at <= before.at) return;
@@ -186,16 +190,21 @@ function add(of, { at, recommends, rewards, reward, p50, p99, feedback }) {
   const keep = before ? Math.exp(-(at - before.at) / step / SMOOTH_STEPS) : 0;
   const weight = keep * (before?.weight ?? 0) + rewards;
   const sum = keep * (before?.sum ?? 0) + rewards * (reward ?? 0);
-  steps.push({ at, recommends, rewards, reward, p50, p99, feedback, weight, sum, smooth: weight > 0 ? sum / weight : null, seconds: step / 1000 });
+  steps.push({ at, recommends, rewards, reward, p50, p99, feedback, weight, sum, smooth: weight > 0 ? sum / weight : null, seconds });
   while (steps[0].at < at - length) steps.shift();
 }
 
 const finite = (value) => (Number.isFinite(value) ? value : null);
 
-// A second of the stream.
+// A second of the stream. If the clock of the server was set back, what it has kept is fetched again.
 export function remember(state) {
+  const last = kept["10m"].at(-1)?.at ?? 0;
+  if (state.at < last - CLOCK_MS) {
+    kept["10m"] = [];
+    refresh();
+  }
   add("10m", {
-    at: state.at, recommends: state.recommends_per_second, rewards: state.rewards_per_second, reward: finite(state.reward_rate),
+    at: state.at, seconds: 1, recommends: state.recommends_per_second, rewards: state.rewards_per_second, reward: finite(state.reward_rate),
     p50: state.recommend_p50_ms, p99: state.recommend_p99_ms, feedback: state.feedback_p99_ms,
   });
 }
@@ -206,21 +215,24 @@ async function fetchRange(of) {
   const live = kept[of];
   kept[of] = [];
   const steps = of === "10m" ? answer.steps.slice(0, -1) : answer.steps;
+  // Those that came by the stream before a crash, which the server has lost.
+  const first = steps[0]?.at ?? 0;
+  for (const one of live) if (of === "10m" && one.at < first - 500) add(of, one);
   for (const step of steps) {
     add(of, {
-      at: step.at, recommends: step.recommends, rewards: step.rewards, reward: finite(step.reward_rate),
+      at: step.at, seconds: Math.max(1, step.seconds), recommends: step.recommends, rewards: step.rewards, reward: finite(step.reward_rate),
       p50: step.recommend_p50_ms, p99: step.recommend_p99_ms, feedback: step.feedback_p99_ms,
     });
   }
   // Those of the stream that came meanwhile.
   const last = kept[of].at(-1)?.at ?? 0;
-  for (const one of live) if (one.at > last + 500) add(of, one);
+  for (const one of live) if (one.at > last + 500 && one.at <= answer.now + CLOCK_MS) add(of, one);
 }
 
-// Fetches what is shown. Called at first, when another range is chosen, and once a minute.
-export async function refresh() {
+// Fetches what is shown. Called at first, when another range is chosen, and once a minute. The figures need the last minute at first.
+export async function refresh(isFirst = false) {
   try {
-    await fetchRange(chosen);
+    await Promise.all([...new Set(isFirst ? ["10m", chosen] : [chosen])].map(fetchRange));
     drawCharts();
   } catch (error) {
     refusedOr(error, () => {});

@@ -8,7 +8,7 @@ import * as clustering from "./clustering.js";
 import { $ } from "./dom.js";
 import * as events from "./events.js";
 import * as experiments from "./experiments.js";
-import { drawFigures, drawHeader } from "./figures.js";
+import { drawFigures, drawHeader, warn } from "./figures.js";
 import { refusedOr, wireKey } from "./key.js";
 import * as liveCharts from "./live_charts.js";
 import * as map from "./map.js";
@@ -74,7 +74,7 @@ function takeClusters(answer) {
 
 async function refreshAll() {
   const [state, clusters, past] = await Promise.all([
-    get("/v1/state"), get(`/v1/clusters?limit=${map.DRAWN}`), get("/v1/history?limit=100"), liveCharts.refresh()]);
+    get("/v1/state"), get(`/v1/clusters?limit=${map.DRAWN}`), get("/v1/history?limit=100"), liveCharts.refresh(true)]);
   takeState(state);
   for (const change of [...past.changes].reverse()) note(change);
   world.dirty = false;
@@ -155,5 +155,12 @@ document.addEventListener("visibilitychange", () => {
   poll();
 });
 setInterval(poll, POLL_MS);
-setInterval(() => { if (!document.hidden) age(); }, 1000);
+setInterval(() => {
+  if (document.hidden) return;
+  age();
+  if (world.state) warn();
+  if (!world.lost) return;
+  drawFigures();
+  liveCharts.drawCharts();
+}, 1000);
 run(refreshAll, handlers);

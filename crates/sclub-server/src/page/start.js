@@ -11,21 +11,34 @@ const step = (title, ...parts) => el("li", {}, el("strong", {}, title), parts);
 const words = (...parts) => el("p", {}, parts);
 const code = (text) => el("code", {}, text);
 
+// An item with the raw fields that the server makes features from.
+function rawItem(fields) {
+  const example = { text: "Green tea", tags: ["drink"], number: 4.5 };
+  const some = Object.entries(fields).slice(0, 4).map(([name, kind]) => [name, example[kind]]);
+  return JSON.stringify({ id: "tea", ...Object.fromEntries(some) });
+}
+
 function draw() {
   const url = location.origin;
   const v1 = `${url}/v1${space ? `/spaces/${encodeURIComponent(space)}` : ""}`;
   // The key itself is not shown.
   const auth = key() ? ' -H "Authorization: Bearer $SCLUB_KEY"' : "";
   const isEmpty = world.state.items === 0;
+  const raw = world.state.raw_fields;
+  const put = (item) => command(`curl -X PUT ${v1}/items${auth} --data-binary '${item}'`);
   $("start").replaceChildren(
     el("h2", { id: "start-title" }, isEmpty ? "First steps" : "Next steps"),
     key() ? words("The commands take the API key from the variable ", code("SCLUB_KEY"), ". Writing items, recommending and feedback need a key of the role write.") : "",
     el("ol", { class: "steps" },
       isEmpty ? [
+        raw ? step("Put your items into the catalogue.", words("This server makes features from raw fields: ", Object.keys(raw).flatMap((name, i) => [i ? ", " : "", code(name)]), ". Send one item a line, with any of them:"),
+          put(rawItem(raw).replaceAll("'", "'\\''"))) :
         step("Put your items into the catalogue.", words("If you have numbers that describe each item:"),
-          command(`curl -X PUT ${v1}/items${auth} --data-binary '{"id": "tea", "title": "Green tea", "tags": ["drink"], "features": [1, 0, 0.5]}'`),
-          words("If you have a table with titles, tags and prices instead, these commands make the numbers from it, and a data folder with the items. With a log of clicks or purchases, the folder has learned from them too. Start the server again with ", code("--data shop"), ":"),
+          put('{"id": "tea", "title": "Green tea", "tags": ["drink"], "features": [1, 0, 0.5]}'),
+          words("If you have a table with titles, tags and prices instead, let the server make the numbers. Start it again with this transform, and send the rows:"),
           command("sclub features --items catalogue.csv --out features"),
+          command("sclub serve --features features/transform.json"),
+          words("With a log of clicks or purchases too, make a data folder that has learned from it, and start the server with ", code("--data shop"), ":"),
           command("sclub import --interactions clicks.csv --items catalogue.csv --features features/transform.json --data shop")),
       ] : null,
       step("Recommend, from your application.", command(`curl ${v1}/recommend${auth} -d '{"user": "anna", "k": 3}'`)),
@@ -33,8 +46,9 @@ function draw() {
         words(code('"others": 0'), " sends zeros for the items of the list that were not taken. Without zeros there is nothing to learn."),
         command(`curl ${v1}/feedback${auth} -d '{"decision": "…", "reward": 1, "others": 0}'`)),
     ),
-    words("Every call is described at ", el("a", { href: "/docs" }, "/docs"), ". To see this page at work first, send simulated users to a server on another data folder, since they stay in it:"),
-    command(`sclub simulate --url ${space ? v1 : url}`));
+    words("Every call is described at ", el("a", { href: "/docs" }, "/docs"), ". To see this page at work first, start another server and send it simulated users. They stay in its data folder:"),
+    command("sclub serve --data trial --addr 127.0.0.1:8090"),
+    command("sclub simulate --url http://127.0.0.1:8090 --users 500 --clusters 8"));
 }
 
 // Shown until the first reward.

@@ -46,30 +46,36 @@ function nextItems(next) {
   if (!next) return null;
   if (!next.items.length) return [el("h3", {}, "Would get now"), el("p", { class: "muted" }, next.message)];
   const top = Math.max(...next.items.map((item) => Math.abs(item.score)), 1e-12);
+  // An experiment may serve the user with another policy than the server's.
+  const isOther = next.policy !== undefined && next.policy !== world.state.policy;
+  const [own, shared] = isSoft() ? ["without clusters", "with them"]
+    : ["by the user’s own rewards", next.cluster_users === world.state.users ? "by those of all users" : "by the cluster’s"];
+  const isCompared = !isOther && (isSoft() ? world.state.clustering?.clusters > 0 : next.cluster_users > 1);
   const why = (item) => {
-    const bonus = `expected reward ${decimal(item.mean, 3)}, ${item.width < 0 ? "less" : "and"} ${decimal(Math.abs(item.width), 3)} ${item.width < 0 ? "by this draw" : "for what is not known yet"}`;
-    if (item.own_mean === null || item.cluster_mean === null) return bonus;
-    const [own, shared] = isSoft() ? ["without clusters", "with them"] : ["by the user’s own rewards", "by the cluster’s"];
+    const reason = next.random ? "by this draw, for what is not known yet" : "for what is not known yet";
+    const bonus = `expected reward ${decimal(item.mean, 3)}, ${item.width < 0 ? "less" : "and"} ${decimal(Math.abs(item.width), 3)} ${reason}`;
+    if (!isCompared || item.own_mean === null || item.cluster_mean === null) return bonus;
     return `${bonus}; ${decimal(item.own_mean, 3)} ${own}, ${decimal(item.cluster_mean, 3)} ${shared}`;
   };
   return [
     el("h3", {}, "Would get now, and why"),
+    isOther ? el("p", { class: "note" }, `The experiment serves this user with ${next.policy}.`) : null,
     el("ol", { class: "bars placed", id: "next-items" }, next.items.map((item) => el("li", {},
       el("bdi", { class: "label", title: item.id }, item.title ?? item.id), el("span", { class: "track" }, bar(Math.max(0, item.score) / top)),
       el("span", { class: "value" }, decimal(item.score, 3)), el("span", { class: "says" }, why(item))))),
-    el("p", { class: "note" }, `The score is the sum of the expected reward and the bonus.${next.random ? " The policy draws at random, so the next recommendation may differ." : ""}`),
+    el("p", { class: "note" }, `The score is the sum of the expected reward and the bonus.${next.random ? " The policy draws at random, so the next recommendation may differ." : ""}${next.explore_share > 0 ? ` ${percent(next.explore_share)} of the recommendations are drawn uniformly from the catalogue instead.` : ""}`),
   ];
 }
 
 // The last decisions: items and rewards.
-function shownItems(recent) {
-  if (!recent) return null;
+function shownItems({ decisions: recent, missing_nodes: missing = [] }) {
   const reward = (item) => (item.reward === null ? el("span", { class: "muted" }, "no reward yet") : `reward ${short(item.reward)}`);
   return [
     el("h3", {}, "Was shown, and gave"),
     recent.length ? el("ol", { class: "recent", id: "recent-items", tabindex: "0", "aria-label": "The last decisions, newest first" }, recent.map((decision) => el("li", {}, since(decision.at),
       el("ul", {}, decision.items.map((item) => el("li", { class: item.reward > 0 ? "taken" : null }, el("span", {}, itemName(item)), el("span", {}, reward(item))))))))
-      : el("p", { class: "muted" }, "No decision of the last time. Those of earlier times are in the export."),
+      : el("p", { class: "muted" }, "No recent decision is kept. Earlier ones are in the export."),
+    missing.length ? el("p", { class: "note" }, `Decisions of these nodes are missing, because they do not answer: ${missing.join(", ")}.`) : null,
   ];
 }
 
@@ -165,7 +171,7 @@ export async function load(id, byItself = false) {
     const [found, next, recent] = await Promise.all([
       get(path).catch(missing(404, () => null)),
       preview(path).catch(missing(404, (error) => ({ items: [], message: `${error.message}.` }))),
-      get(`${path}/recent`).then((answer) => answer.decisions)]);
+      get(`${path}/recent`)]);
     if (mine !== ticket) return;
     const now = JSON.stringify([found, next, recent]);
     if (now !== text) draw({ id, found, next, recent });

@@ -20,9 +20,15 @@ export function shareOf(rewards) {
   return all > 0 ? ["Share of all rewards", percent(Math.min(1, rewards / all))] : null;
 }
 
+// A text in the direction of its own letters. What is longer than `most` characters is cut, and has the whole as a tooltip.
+export function cut(text, most, kind = null) {
+  const letters = text.length > most ? [...text] : [];
+  return letters.length > most ? el("bdi", { class: kind, title: text }, `${letters.slice(0, most).join("")}…`) : el("bdi", { class: kind }, text);
+}
+
 // An item by its title, with its id behind it.
 export function itemName({ id, title }) {
-  return title ? [el("span", { class: "title" }, title), " ", el("span", { class: "muted" }, idOf(id))] : idOf(id);
+  return title ? [cut(title, 100, "title"), " ", el("span", { class: "muted" }, idOf(id))] : idOf(id);
 }
 
 export const userLink = (id) => el("a", { href: `#user/${encodeURIComponent(id)}` }, idOf(id));

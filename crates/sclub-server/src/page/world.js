@@ -8,6 +8,8 @@ const FRESH_MS = 10000;
 export const world = {
   state: null, clusters: [], total: 0, latest: null, clock: 0, seconds: () => [],
   joined: new Map(), bornOf: new Map(), dirty: true, seen: "",
+  // The time since when the server does not answer; null while it does.
+  lost: null,
 };
 export const now = () => Date.now() + world.clock;
 // True if users belong to clusters by probability.

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use sclub_features::Transform;
 use serde_json::{Map, Value};
 
+use crate::api::plain;
+use crate::edge::ApiError;
 use crate::env::{Access, Disk};
 use crate::serve::check;
 use crate::settings::{MAX_PROPENSITIES, Settings, constants, setting_name};
@@ -55,14 +57,25 @@ pub(crate) fn names_of_settings() -> Vec<String> {
 ///
 /// # Errors
 /// If one of them is unknown.
-pub fn drop_unset(given: &mut Given) -> Result<(), String> {
+pub fn drop_unset(given: &mut Given) -> Result<(), ApiError> {
     let known = names_of_settings();
     let mut unset = given.iter().filter(|(_, value)| value.is_null());
     if let Some((name, _)) = unset.find(|(name, _)| !known.contains(name)) {
-        return Err(format!("{name} is not a setting of a space"));
+        let reason = format!("{name} is not a setting of a space");
+        return Err(refused(given, reason));
     }
     given.retain(|_, value| !value.is_null());
     Ok(())
+}
+
+/// The answer for settings that are refused for a reason. A reason begins with the setting that it is about, if there is one.
+pub fn refused(given: &Given, reason: String) -> ApiError {
+    let first = reason.split([' ', ':']).next().unwrap_or_default();
+    let field = match given.contains_key(first) {
+        true => first.to_owned(),
+        false => "settings".to_owned(),
+    };
+    ApiError::invalid(field, reason)
 }
 
 /// The settings of a space in a data folder: those given, the server's limits, and defaults.
@@ -100,24 +113,32 @@ pub(super) fn space_settings(
         _ => return Err("the defaults cannot be read".to_owned()),
     };
     all.extend(given.clone());
-    let mut settings: Settings = serde_json::from_value(Value::Object(all)).map_err(|error| {
-        let text = error.to_string();
-        // Without the list of the names of all settings, which has those of the server too.
-        match text.split_once(", expected one of") {
-            Some((unknown, _)) => {
-                format!("{unknown}; settings are named as flags of `sclub serve`")
-            }
-            None => text,
+    // One by one, so that an error names the setting.
+    for (name, value) in given {
+        let one = Given::from_iter([(name.clone(), value.clone())]);
+        if let Err(error) = serde_json::from_value::<Settings>(Value::Object(one)) {
+            return Err(match names_of_settings().contains(name) {
+                true => format!("{name}: {}", plain(&error.to_string())),
+                false => {
+                    format!("{name} is not a setting; settings are named as flags of `sclub serve`")
+                }
+            });
         }
-    })?;
+    }
+    let mut settings: Settings =
+        serde_json::from_value(Value::Object(all)).map_err(|error| error.to_string())?;
     settings.data = data.to_owned();
     check(&settings)?;
     let max = settings.max_dim;
     if settings.dim.is_some_and(|dim| dim == 0 || dim > max) {
-        return Err(format!("dim must be from 1 to max-dim, {max}"));
+        let dim = settings.dim.unwrap_or_default();
+        return Err(format!("dim is {dim}; it must be from 1 to max-dim, {max}"));
     }
     if settings.propensities > MAX_PROPENSITIES {
-        return Err(format!("propensities must be at most {MAX_PROPENSITIES}"));
+        let given = settings.propensities;
+        return Err(format!(
+            "propensities is {given}; it must be at most {MAX_PROPENSITIES}"
+        ));
     }
     if let Some(file) = &settings.features {
         let bytes = std::fs::read(file)
@@ -183,16 +204,30 @@ mod tests {
         assert_eq!(some, given(json!({"dim": 16})));
         for unknown in ["strange", "addr", ""] {
             let error = drop_unset(&mut given(json!({ unknown: null }))).unwrap_err();
-            assert!(error.contains("not a setting of a space"), "{error}");
+            assert!(error.message.contains("not a setting of a space"));
+            assert_eq!(error.field.as_deref(), Some(unknown));
         }
         for (bad, reason) in [
             (
                 json!({"addr": "0.0.0.0:1"}),
                 "addr is a setting of the server",
             ),
-            (json!({"dim": 0}), "dim must be from 1 to max-dim, 512"),
-            (json!({"dim": "x"}), "invalid type"),
-            (json!({"strange": 1}), "unknown field `strange`"),
+            (
+                json!({"dim": 0}),
+                "dim is 0; it must be from 1 to max-dim, 512",
+            ),
+            (
+                json!({"dim": "x"}),
+                "dim: invalid type: string \"x\", expected a whole number",
+            ),
+            (
+                json!({"max-k": -1}),
+                "max-k: invalid value: integer `-1`, expected a whole number",
+            ),
+            (json!({"strange": 1}), "strange is not a setting"),
+            (json!({"beta": true}), "beta"),
+            (json!({"after": "soon"}), "after"),
+            (json!({"rate": -1}), "rate"),
             (json!({"max-body": 0}), "max-body is 0"),
             (
                 json!({"max-seen": u64::MAX}),
@@ -200,8 +235,11 @@ mod tests {
             ),
             (json!({"features": "/none"}), "features: cannot read /none"),
         ] {
-            let error = space_settings(&server, Path::new("x"), &given(bad)).unwrap_err();
+            let bad = given(bad);
+            let error = space_settings(&server, Path::new("x"), &bad).unwrap_err();
             assert!(error.contains(reason), "{error}");
+            let field = refused(&bad, error).field;
+            assert_eq!(field.as_deref(), bad.keys().next().map(String::as_str));
         }
     }
 

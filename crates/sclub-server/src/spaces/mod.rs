@@ -20,7 +20,7 @@ use tokio::task::AbortHandle;
 
 #[cfg(test)]
 pub(crate) use config::names_of_settings;
-pub use config::{Given, drop_unset};
+pub use config::{Given, drop_unset, refused};
 pub use turns::Turns;
 
 use crate::api::{App, router};
@@ -232,9 +232,9 @@ impl Spaces {
         }
         let path = self.folder.join(name);
         let settings = space_settings(&self.server, &path, &given)
-            .map_err(|reason| ApiError::invalid("settings", reason))?;
+            .map_err(|reason| refused(&given, reason))?;
         let spaces = Arc::clone(self);
-        let space = self.space(name, settings, given);
+        let space = self.space(name, settings, given.clone());
         let made = {
             let space = Arc::clone(&space);
             tokio::task::spawn_blocking(move || spaces.make(&space, &path)).await
@@ -247,7 +247,7 @@ impl Spaces {
             failed => {
                 space.seconds.abort();
                 Err(match failed {
-                    Ok(Err(reason)) => ApiError::invalid("settings", reason),
+                    Ok(Err(reason)) => refused(&given, reason),
                     _ => ApiError::internal(),
                 })
             }

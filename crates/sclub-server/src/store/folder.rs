@@ -10,7 +10,8 @@
 //! | `log/<serial>.log` | every event since the older of two snapshots, for recovery |
 //! | `snapshots/<batch>.snap` | the state after a batch of the log |
 //! | `journal/<serial>.log` | items shown and their rewards, for analysis |
-//! | `figures` | figures over time and counts of items, for the page |
+//! | `figures` | figures over time, for the page |
+//! | `counts` | how often each item was shown, and its rewards, for the page |
 //! | `importing/` | a folder that an import makes; left over if that was cut off |
 //! | `imported/` | the complete folder of an import, whose files replace those of this one |
 //!

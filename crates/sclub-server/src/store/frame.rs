@@ -240,6 +240,10 @@ impl Frames {
         if !is_read {
             let rest = self.file.len()?.saturating_sub(at);
             let wanted = (count.max(CHUNK) as u64).min(rest) as usize;
+            if self.buffer.is_empty() {
+                // The allocator has zeros; `resize` would write each byte.
+                self.buffer = vec![0; wanted];
+            }
             self.buffer.resize(wanted, 0);
             let read = self.file.read_full_at(&mut self.buffer, at)?;
             self.buffer.truncate(read);

@@ -9,8 +9,14 @@ use opentelemetry_http::{HttpClient, HttpError, Request, Response};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
-use crate::client::{ClientError, Connection, Url};
+use crate::client::{ClientError, Connection, Roots, Url};
 use crate::locks::lock;
+
+/// The variables of OpenTelemetry for a file with the certificates to trust, PEM.
+const CERTIFICATES: [&str; 2] = [
+    "OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE",
+    "OTEL_EXPORTER_OTLP_CERTIFICATE",
+];
 
 /// The maximum time to send a batch of spans.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -19,6 +25,8 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(super) struct Client {
     url: Url,
+    /// The certificates to trust; `None` for those of the machine.
+    roots: Option<Roots>,
     /// The exporter's thread has no runtime.
     runtime: Runtime,
     state: Mutex<State>,
@@ -41,10 +49,13 @@ impl Client {
     /// A client for a URL, to which the path `/v1/traces` is added.
     pub(super) fn new(url: &str) -> Result<Self, String> {
         let runtime = Builder::new_current_thread().enable_all().build();
+        let failed = |error: ClientError| error.to_string();
+        let file = CERTIFICATES.iter().find_map(std::env::var_os);
+        let roots = file.filter(|file| !file.is_empty());
+        let roots = roots.map(|file| Roots::from_file(file.as_ref()));
         Ok(Self {
-            url: url
-                .parse()
-                .map_err(|error: ClientError| error.to_string())?,
+            url: url.parse().map_err(failed)?,
+            roots: roots.transpose().map_err(failed)?,
             runtime: runtime.map_err(|error| error.to_string())?,
             state: Mutex::default(),
         })
@@ -57,7 +68,7 @@ impl Client {
         let send = async {
             let mut connection = match kept.take() {
                 Some(connection) => connection,
-                None => Connection::open(&self.url, None).await?,
+                None => Connection::open(&self.url, self.roots.as_ref()).await?,
             };
             connection.set_headers(&head.headers);
             let answer = connection.request("POST", super::TRACES_PATH, &body);

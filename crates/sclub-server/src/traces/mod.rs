@@ -6,13 +6,16 @@
 //!
 //! Spans never have ids of users or items.
 
+mod count;
 mod export;
+mod nodes;
 
 use std::net::SocketAddr;
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderValue, Method, Response};
+use opentelemetry::context::FutureExt;
 use opentelemetry::propagation::TextMapPropagator;
 use opentelemetry::trace::{
     Link, Span as _, SpanContext, SpanKind, Status, TraceContextExt, TraceId, Tracer as _,
@@ -27,7 +30,9 @@ use opentelemetry_sdk::trace::{
     Sampler, SamplingResult, SdkTracer, SdkTracerProvider, ShouldSample,
 };
 
+pub use self::count::span_metrics;
 use self::export::Client;
+pub use self::nodes::{SentCaller, forward, sent_callers};
 use crate::edge::error::ErrorCode;
 use crate::settings::Settings;
 
@@ -63,7 +68,7 @@ impl Traces {
             .build()
             .map_err(|error| refused(&error))?;
         let provider = SdkTracerProvider::builder()
-            .with_batch_exporter(exporter)
+            .with_span_processor(count::Counted::new(exporter))
             .with_sampler(Sampling::new(settings.otel_sample_ratio))
             .with_resource(resource(settings, addr))
             .build();
@@ -171,9 +176,9 @@ impl RequestSpan {
         Some(Self(Context::new().with_span(span)))
     }
 
-    /// The context for spans within the request.
-    pub fn context(&self) -> Context {
-        self.0.clone()
+    /// Runs a future within the span, so that spans of it are parts of the request.
+    pub fn within<F: Future>(&self, future: F) -> impl Future<Output = F::Output> {
+        future.with_context(self.0.clone())
     }
 
     /// Ends the span of a request that was answered.
@@ -234,6 +239,12 @@ impl WorkSpan {
         if let Some(span) = &mut self.0 {
             span.set_attribute(KeyValue::new(key, i64::try_from(value).unwrap_or(i64::MAX)));
         }
+    }
+
+    /// The span as the caller of spans within it.
+    pub fn caller(&self) -> Caller {
+        let caller = self.0.as_ref()?.span_context();
+        caller.is_sampled().then(|| Box::new(caller.clone()))
     }
 
     /// Ends the span.

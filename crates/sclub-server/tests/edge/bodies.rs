@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use sclub_server::edge::EdgeOptions;
+use tokio::io::AsyncWriteExt;
 use tokio::time::sleep;
 
 use crate::harness::{Running, plain};
@@ -136,6 +137,71 @@ async fn browsers_must_send_json() {
         assert_eq!(answer.status, status, "{request}");
         if status != 200 {
             assert_eq!(answer.code(), "wrong_type");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_before_the_body_says_whether_the_connection_goes_on() {
+    let running = Running::new(plain(), EdgeOptions::default());
+    let closes = |answer: &crate::harness::Answer| {
+        answer.headers.get("connection").map(String::as_str) == Some("close")
+    };
+    // A part of the body is missing, or malformed, so nobody knows where the next request begins.
+    for (request, status) in [
+        (
+            "POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 100001\r\n\r\n",
+            413,
+        ),
+        (
+            "POST /nowhere HTTP/1.1\r\nhost: x\r\ncontent-length: 3\r\n\r\nab",
+            404,
+        ),
+        (
+            "POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n2\r\nab\r\n",
+            405,
+        ),
+        (
+            "POST /echo HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\nno\r\n",
+            400,
+        ),
+        (
+            "PUT /lines HTTP/1.1\r\nhost: x\r\ncontent-length: 99\r\n\r\n01234567890\n",
+            413,
+        ),
+        // The client waits to be told to send the body, and is not told.
+        (
+            "POST /echo HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 100001\r\n\r\n",
+            413,
+        ),
+        (
+            "POST /nowhere HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 3\r\n\r\n",
+            404,
+        ),
+    ] {
+        let mut client = running.client().await;
+        client.send(request).await;
+        let answer = client.answer().await;
+        assert_eq!(answer.status, status, "{request}");
+        assert!(closes(&answer), "{request}: {:?}", answer.headers);
+        client.stream.shutdown().await.unwrap();
+        client.ended().await;
+        assert_eq!(client.read, b"", "{request}");
+    }
+    // All of it has arrived, though nobody has read it.
+    let long = "a".repeat(20_000);
+    for body in [
+        "content-length: 3\r\n\r\nabc".to_owned(),
+        "transfer-encoding: chunked\r\n\r\n2\r\nab\r\n1\r\nc\r\n0\r\n\r\n".to_owned(),
+        format!("content-length: 20000\r\n\r\n{long}"),
+    ] {
+        let mut client = running.client().await;
+        let request = format!("POST /nowhere HTTP/1.1\r\nhost: x\r\n{body}");
+        let next = "GET / HTTP/1.1\r\nhost: x\r\n\r\n";
+        client.send(format!("{request}{request}{next}")).await;
+        for status in [404, 404, 200] {
+            let answer = client.answer().await;
+            assert_eq!((answer.status, closes(&answer)), (status, false), "{body}");
         }
     }
 }

@@ -241,7 +241,7 @@ fn an_experiment_is_started_shown_and_ended() {
     let (status, metrics) = service.bytes("GET", "/metrics", Vec::new());
     let metrics = String::from_utf8(metrics).unwrap();
     let line = format!(
-        "sclub_arm_items{{experiment=\"x\",arm=\"test\"}} {}\n",
+        "sclub_arm_items{{space=\"default\",experiment=\"x\",arm=\"test\"}} {}\n",
         items(1)
     );
     assert!(status == 200 && metrics.contains(&line), "{metrics}");

@@ -1,9 +1,10 @@
-//! Retention of the journal and of the log.
+//! Retention of the journal and of the log, and of the settings that a folder was made with.
 
+use sclub_server::engine::Engine;
 use sclub_server::env::Env;
 use sclub_server::settings::{KeepLog, Settings};
 
-use crate::bench::{Bench, quiet, verified};
+use crate::bench::{Bench, of, quiet, verified};
 use crate::common::clock::{DAY, Moved};
 use crate::common::{files, files_containing};
 
@@ -169,4 +170,27 @@ fn the_log_can_be_kept_for_days() {
         clock.pass(DAY);
     }
     assert!(log_start(&bench) > 0);
+}
+
+#[test]
+fn a_folder_takes_other_settings_until_its_first_event() {
+    let others = Settings {
+        context: vec!["hour".to_owned()],
+        ..of("lints")
+    };
+    let folder = Bench::with(Env::real(), &of("linucb-one")).close();
+    let bench = Bench::at(folder, Env::real(), &others);
+    let made = bench.engine.state().identity().clone();
+    assert_eq!(made.policy.name, "lints");
+    assert_eq!(made.context.declarations(), ["hour"]);
+    // The same settings, and settings that are not given, are those of the folder.
+    let bench = Bench::at(bench.close(), Env::real(), &Settings::default());
+    assert_eq!(*bench.engine.state().identity(), made);
+    bench.put("a", [1.0, 0.0, 0.0]).unwrap();
+    let folder = bench.close();
+    for asked in [of("linucb-one"), of("sclub-soft")] {
+        let refused = Engine::open(Env::real(), folder.path(), &asked).unwrap_err();
+        let text = refused.to_string();
+        assert!(text.contains("the folder was made with lints"), "{text}");
+    }
 }

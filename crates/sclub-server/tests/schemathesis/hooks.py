@@ -9,12 +9,12 @@ import json
 
 import schemathesis
 
-#: The names of the test server's context features, and a value for each (`run` starts it with them).
-CONTEXT = {"hour": 0.5, "device": "phone"}
-#: Settings of a space that can be combined in any way.
+#: Settings of a space that can be combined in any way. Those that are left out: constants and the preset must be those of the
+#: policy, `features` is a file, `unanswered` is a reward and needs the journal, and `context`, `reward-min` and `reward-max` have
+#: rules of their own.
 FREE = {
-    "dim", "journal-days", "lifetime", "max-batch", "max-body", "max-candidates", "max-id", "max-k", "max-seen", "propensities",
-    "rate", "snapshot-every",
+    "dim", "explore-share", "journal-days", "keep-log", "lifetime", "max-batch", "max-body", "max-candidates", "max-id", "max-k",
+    "max-seen", "policy", "propensities", "rate", "snapshot-every",
 }  # fmt: skip
 
 numbers = itertools.count()
@@ -40,19 +40,25 @@ def from_bytes(ctx, response):
     return response.content.hex()
 
 
+def text_of(id):
+    """7 and 7.0 are the same id as "7"."""
+    return str(int(id)) if isinstance(id, float) else str(id)
+
+
 def fit_recommendation(body):
-    # No two items have the same id, and 7 is the same id as "7".
+    # No two items have the same id.
     if body.get("items"):
-        body["items"] = list({str(item["id"]): item for item in body["items"]}.values())
+        body["items"] = list({text_of(item["id"]): item for item in body["items"]}.values())
     if body.get("candidates"):
-        body["candidates"] = list({str(id): id for id in body["candidates"]}.values())
+        body["candidates"] = list({text_of(id): id for id in body["candidates"]}.values())
     # A range does not end before it begins.
     for condition in (body.get("filter") or {}).values():
         if isinstance(condition, dict) and "min" in condition and "max" in condition:
             condition["min"], condition["max"] = sorted((condition["min"], condition["max"]))
-    # The server knows some context features only.
-    if body.get("context"):
-        body["context"] = {name: CONTEXT[name] for name in body["context"] if name in CONTEXT}
+    # A feature times a context feature is at most 1e12.
+    for name, value in (body.get("context") or {}).items():
+        if isinstance(value, (int, float)):
+            body["context"][name] = min(max(value, -1), 1)
 
 
 def fit_feedback(body):
@@ -77,6 +83,22 @@ def fit_space(body):
         del body[name]
 
 
+def fit_raw(item):
+    # A number that is sent as a text is a number, and no field is given twice.
+    if "features" not in item:
+        item.pop("data", None)
+    if not isinstance(item.get("price"), (int, float, type(None))):
+        item["price"] = "4.50 €"
+
+
+def fit_lines(body):
+    for item in body:
+        fit_raw(item)
+        # It has a field that features are made from.
+        if "features" not in item and not {"title", "tags", "price"} & set(item):
+            item["price"] = 1
+
+
 def fit_batch(field, fit):
     return lambda body: [fit(entry) for entry in body[field]]
 
@@ -88,6 +110,8 @@ BODIES = {
     "feedback_batch": fit_batch("feedback", fit_feedback),
     "start_experiment": fit_experiment,
     "make_space": fit_space,
+    "patch_item": fit_raw,
+    "put_items": fit_lines,
 }
 
 
@@ -102,7 +126,7 @@ def before_call(ctx, case, kwargs):
     if case.meta is None or not case.meta.generation.mode.is_positive:
         return
     call = call_of(case)
-    if call in BODIES and isinstance(case.body, dict):
+    if call in BODIES and isinstance(case.body, (dict, list)):
         body = json.loads(json.dumps(case.body))
         BODIES[call](body)
         case.body = body

@@ -221,7 +221,7 @@ fn metrics_name_the_space() {
             .collect()
     };
     let (plain, of_a, of_b) = (
-        "sclub_items 2",
+        "sclub_items{space=\"default\"} 2",
         "sclub_items{space=\"a\"} 2",
         "sclub_items{space=\"b\"} 2",
     );

@@ -21,8 +21,10 @@ use crate::cluster::node::Group;
 use crate::cluster::{Node, ask_node, execute_on_node, sweep_exports};
 use crate::edge::ApiError;
 use crate::edge::error::ErrorBody;
+use crate::edge::keys::DEFAULT_SPACE;
 use crate::engine::Compacted;
 use crate::identity::UserHash;
+use crate::meters::{labelled, ready_metric};
 
 /// Asks every partition, and returns the answers by name. The first error is the answer.
 pub(super) async fn ask_all(
@@ -361,7 +363,9 @@ pub(in crate::api) async fn nodes() -> ApiError {
 /// The metrics of a node.
 pub(super) fn metrics(app: &App, node: &Node) -> Answer {
     node.count();
-    let text = node.meters.render() + &app.server_metrics();
+    // A cluster has one space.
+    let text = node.meters.render() + &ready_metric(node.is_ready());
+    let text = labelled(&text, DEFAULT_SPACE) + &app.server_metrics();
     let mut answer = Response::new(Body::from(text));
     let name = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     answer.headers_mut().insert(CONTENT_TYPE, name);

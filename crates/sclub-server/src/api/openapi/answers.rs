@@ -105,6 +105,13 @@ pub(super) fn add(document: &mut Value) {
     });
 }
 
+/// Removes the answers that no operation has.
+pub(super) fn drop_unused(document: &mut Value) {
+    let paths = document["paths"].to_string();
+    object(document, "/components/responses")
+        .retain(|name, _| paths.contains(&format!("\"#/components/responses/{name}\"")));
+}
+
 /// The answers that an operation can have beside its own.
 fn answers_of(path: &str, method: &str, operation: &Value) -> Vec<(&'static str, &'static str)> {
     let mut answers = vec![("421", "WrongHost"), ("503", "Unavailable")];

@@ -5,7 +5,7 @@ use sclub::{MAX_MAGNITUDE, Preset, Users};
 use serde_json::{Value, json};
 
 use super::super::figures::DEFAULT_K;
-use super::{each_operation, object};
+use super::{Subject, each_operation, object};
 use crate::description::{MAX_TAG, MAX_TAGS, MAX_TITLE, RESERVED};
 use crate::edge::keys::{DEFAULT_SPACE, MAX_SPACE_LENGTH};
 use crate::experiment::plan::{MAX_ARMS, MAX_NAME};
@@ -17,14 +17,31 @@ use crate::settings::{Settings, constants, setting_name};
 const RANGES: [&str; 3] = ["10m", "24h", "60d"];
 
 /// Adds what the settings and the rules say to a description.
-pub(super) fn make_exact(document: &mut Value, settings: &Settings) {
+pub(super) fn make_exact(document: &mut Value, subject: &Subject<'_>) {
+    let settings = subject.settings;
     for (pointer, keywords) in schemas(settings) {
         let schema = object(document, &format!("/components/schemas/{pointer}"));
         for (keyword, value) in keywords.as_object().into_iter().flatten() {
             schema.insert(keyword.clone(), value.clone());
         }
     }
-    bodies(document);
+    if let Some(context) = subject.context {
+        let schema = object(
+            document,
+            "/components/schemas/RecommendRequest/properties/context",
+        );
+        let exact = context.schema();
+        schema.extend(
+            exact
+                .as_object()
+                .into_iter()
+                .flatten()
+                .map(|(k, v)| (k.clone(), v.clone())),
+        );
+        schema.remove("propertyNames");
+        schema.insert("example".to_owned(), context.example());
+    }
+    bodies(document, settings.transform.is_some());
     each_operation(document, |path, method, operation| {
         let parameters = operation.get_mut("parameters");
         let parameters = parameters.and_then(Value::as_array_mut);
@@ -86,10 +103,24 @@ fn name_schema() -> Value {
     json!({"type": "string", "pattern": format!("^[A-Za-z0-9._-]{{1,{MAX_NAME}}}$")})
 }
 
+/// The range of ids that are numbers. A number has as many characters as its digits.
+fn id_range(max_id: usize) -> (i64, u64) {
+    let power = |digits: usize| 10u64.checked_pow(u32::try_from(digits).unwrap_or(u32::MAX));
+    let max = power(max_id).map_or(u64::MAX, |power| power - 1);
+    let min = power(max_id.saturating_sub(1)).and_then(|power| i64::try_from(power - 1).ok());
+    (min.map_or(i64::MIN, |min| -min), max)
+}
+
 /// Keywords for schemas: the place of each, and what is added there.
 fn schemas(settings: &Settings) -> Vec<(&'static str, Value)> {
     let number = json!({"type": "number", "minimum": -MAX_MAGNITUDE, "maximum": MAX_MAGNITUDE});
     let (min_dim, max_dim) = settings.dim.map_or((1, settings.max_dim), |dim| (dim, dim));
+    let (min_id, max_id) = id_range(settings.max_id);
+    // A node does not know what users have seen.
+    let max_seen = match settings.cluster {
+        None => settings.max_seen,
+        Some(_) => 0,
+    };
     let features = json!({"minItems": min_dim, "maxItems": max_dim, "items": number});
     let (min, max) = (settings.reward_min, settings.reward_max);
     let reward = json!({"minimum": min, "maximum": max});
@@ -120,15 +151,16 @@ fn schemas(settings: &Settings) -> Vec<(&'static str, Value)> {
         (
             "Id",
             json!({
-                "type": ["string", "integer"], "maxLength": settings.max_id, "minimum": i64::MIN, "maximum": u64::MAX
+                "type": ["string", "integer"], "maxLength": settings.max_id, "minimum": min_id, "maximum": max_id
             }),
         ),
+        // Not by `anyOf`: generators of clients make a type of each part then, and leave out the properties.
         (
             "RecommendRequest",
-            json!({"anyOf": [
-                {"properties": {"items": nothing}},
-                {"required": ["items"], "properties": {"items": {"type": "array"}, "candidates": nothing, "filter": nothing}}
-            ]}),
+            json!({
+                "if": {"required": ["items"], "properties": {"items": {"type": "array", "items": {}}}},
+                "then": {"properties": {"candidates": nothing, "filter": nothing}}
+            }),
         ),
         (
             "RecommendRequest/properties/candidates",
@@ -152,7 +184,7 @@ fn schemas(settings: &Settings) -> Vec<(&'static str, Value)> {
         ),
         (
             "RecommendRequest/properties/seen",
-            json!({"maximum": settings.max_seen}),
+            json!({"maximum": max_seen}),
         ),
         (
             "RecommendRequest/properties/ties",
@@ -163,25 +195,24 @@ fn schemas(settings: &Settings) -> Vec<(&'static str, Value)> {
         ("ItemLine/properties/title", title.clone()),
         ("ItemLine/properties/tags", tags.clone()),
         ("ItemLine/properties/data", data.clone()),
-        // With a transform the raw fields of an item are accepted too.
-        (
-            "ItemPatch",
-            json!({"additionalProperties": settings.transform.is_some()}),
-        ),
+        ("ItemPatch", json!({"additionalProperties": false})),
         ("ItemPatch/properties/features", features),
         ("ItemPatch/properties/title", title),
         ("ItemPatch/properties/tags", tags),
         ("ItemPatch/properties/data", data),
         (
             "FeedbackRequest",
-            json!({"anyOf": [
-                {"required": ["reward"], "properties": {"reward": {"type": "number"}, "rewards": nothing}},
-                {
-                    "required": ["rewards"],
-                    "properties": {"rewards": {"type": "array", "minItems": 1}, "reward": nothing, "item": nothing}
-                },
-                {"required": ["others"], "properties": {"others": {"type": "number"}, "reward": nothing, "item": nothing}}
-            ]}),
+            json!({
+                "if": {"required": ["reward"], "properties": {"reward": {"type": "number"}}},
+                "then": {"properties": {"rewards": nothing}},
+                "else": {
+                    "properties": {"item": nothing},
+                    "anyOf": [
+                        {"required": ["rewards"], "properties": {"rewards": {"type": "array", "items": {}, "minItems": 1}}},
+                        {"required": ["others"], "properties": {"others": {"type": "number"}}}
+                    ]
+                }
+            }),
         ),
         ("FeedbackRequest/properties/reward", reward.clone()),
         ("FeedbackRequest/properties/others", reward),
@@ -250,13 +281,17 @@ fn nullable(mut schema: Value) -> Value {
 }
 
 /// Bodies that are not one JSON value of a type.
-fn bodies(document: &mut Value) {
+fn bodies(document: &mut Value, takes_raw_items: bool) {
     let lines = |of: &str| json!({"type": "array", "items": {"$ref": format!("#/components/schemas/{of}")}});
     let of = |schema: &str| json!({"$ref": format!("#/components/schemas/{schema}")});
     // No line is no item, and no settings are the defaults.
     let put = object(document, "/paths/~1v1~1items/put/requestBody");
     put.insert("required".to_owned(), false.into());
-    put["content"]["application/x-ndjson"]["schema"] = lines("ItemLine");
+    let content = &mut put["content"]["application/x-ndjson"];
+    content["schema"] = lines("ItemLine");
+    if takes_raw_items {
+        content["schema"]["items"] = json!({"anyOf": [of("ItemLine"), of("RawItem")]});
+    }
     let make = object(document, "/paths/~1v1~1spaces~1{space}/put/requestBody");
     make.insert("required".to_owned(), false.into());
     make["content"]["application/json"]["schema"] = of("SpaceSettings");

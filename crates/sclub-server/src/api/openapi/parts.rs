@@ -2,11 +2,14 @@
 
 use serde_json::{Value, json};
 
-use super::object;
+use sclub_features::{AVAILABLE, Transform};
+
+use super::{Subject, object};
+use crate::description::{MAX_TAG, MAX_TAGS, MAX_TITLE, RESERVED};
 use crate::settings::{MAX_PROPENSITIES, constants, setting_name};
 
 /// Adds the schemas to the description.
-pub(super) fn add(document: &mut Value) {
+pub(super) fn add(document: &mut Value, subject: &Subject<'_>) {
     let schemas = object(document, "/components/schemas");
     for (name, schema) in [
         ("Condition", condition()),
@@ -16,6 +19,81 @@ pub(super) fn add(document: &mut Value) {
     ] {
         schemas.insert(name.to_owned(), schema);
     }
+    if let Some(transform) = &subject.settings.transform {
+        schemas.insert("RawItem".to_owned(), raw_item(transform));
+        // All columns are fields of a patch too, and one tag needs no list. With features, a column is data of any type.
+        let fields = &mut schemas["ItemPatch"]["properties"];
+        fields["tags"]["type"] = json!(["array", "string", "null"]);
+        for (name, kind) in columns(transform) {
+            if fields[name].is_null() {
+                fields[name] = json!({"description": column(kind)["description"]});
+            }
+        }
+    }
+}
+
+/// The columns that a transform makes features from.
+fn columns(transform: &Transform) -> impl Iterator<Item = (&str, &'static str)> {
+    transform.columns().filter(|(name, _)| *name != AVAILABLE)
+}
+
+/// A field that a transform makes features from.
+fn column(kind: &str) -> Value {
+    let texts = json!({"type": "array", "items": {"type": "string"}});
+    match kind {
+        "number" => json!({
+            "description": "A number, or a text with one, such as a price.",
+            "type": ["number", "boolean", "string", "null"]
+        }),
+        "tags" => json!({
+            "description": "A name, or several in a list or between separators.",
+            "anyOf": [{"type": ["string", "number", "boolean", "null"]}, texts]
+        }),
+        _ => {
+            json!({"description": "A text.", "anyOf": [{"type": ["string", "number", "boolean", "null"]}, texts]})
+        }
+    }
+}
+
+/// An item with raw fields, as `raw.rs` reads it.
+fn raw_item(transform: &Transform) -> Value {
+    let id = json!({"$ref": "#/components/schemas/Id"});
+    let id_column = transform.id_column().unwrap_or("id");
+    let mut fields = json!({
+        id_column: id,
+        "id": id,
+        // With features, it is an item of the other kind.
+        "features": false,
+        "title": {"description": "Its title, for people.", "type": ["string", "null"], "maxLength": MAX_TITLE},
+        "tags": {
+            "description": "Its tags, for filters.",
+            "type": ["array", "string", "null"],
+            "maxItems": MAX_TAGS,
+            "items": {"type": "string", "maxLength": MAX_TAG}
+        },
+        "available": {"description": "False if it must not be shown.", "type": ["boolean", "null"]},
+        "data": {"description": "More fields.", "type": ["object", "null"], "propertyNames": {"not": {"enum": RESERVED}}}
+    });
+    for (name, kind) in columns(transform) {
+        if fields[name].is_null() {
+            fields[name] = column(kind);
+        }
+    }
+    let mut needed: Vec<Value> = columns(transform)
+        .map(|(name, _)| json!({"required": [name]}))
+        .collect();
+    let in_data = json!({"type": "object", "anyOf": needed});
+    needed.push(json!({"required": ["data"], "properties": {"data": in_data}}));
+    json!({
+        "description": "An item that is put into the catalogue with its raw fields; the server's transform makes its features. It has at least one \
+                        of the fields that they are made from, here or in `data`. Other fields are kept in its data.",
+        "type": "object",
+        "allOf": [
+            {"anyOf": [{"required": ["id"]}, {"required": [id_column]}]},
+            {"anyOf": needed}
+        ],
+        "properties": fields
+    })
 }
 
 /// A condition of a filter, as `filter.rs` reads it.
@@ -66,10 +144,10 @@ fn export_line() -> Value {
             "score": {"type": "number"},
             "cluster": {"type": "integer", "minimum": 0},
             "reward": number,
-            "assumed": {"description": "True if nobody has sent the reward.", "const": true},
+            "assumed": {"description": "True if nobody has sent the reward.", "type": "boolean", "const": true},
             "decided": {"description": "The time of the decision, in milliseconds since 1970.", "type": "integer", "minimum": 0},
             "rewarded": {"description": "The time of the reward, in milliseconds since 1970.", "type": ["integer", "null"], "minimum": 0},
-            "imported": {"description": "True if the item was not shown here.", "const": true},
+            "imported": {"description": "True if the item was not shown here.", "type": "boolean", "const": true},
             "experiment": {"type": "string"},
             "arm": {"type": "string"},
             "draw": {"description": "The random number of the decision, in hexadecimal.", "type": "string", "pattern": "^[0-9a-f]{16}$"},
@@ -97,7 +175,7 @@ fn stream_event() -> Value {
             "type": "object",
             "required": ["event", "data"],
             "properties": {
-                "event": {"const": name},
+                "event": {"type": "string", "const": name},
                 "data": {"type": "string", "contentMediaType": "application/json", "contentSchema": content}
             }
         })
@@ -147,6 +225,9 @@ fn space_settings() -> Value {
                         were left out. Constants must be those of the policy.",
         "type": "object",
         "additionalProperties": false,
+        // Nothing comes after a time if there is nothing to come.
+        "if": {"required": ["after"], "properties": {"after": {"type": "string"}}},
+        "then": {"required": ["unanswered"], "properties": {"unanswered": {"type": "number"}}},
         "properties": properties
     })
 }

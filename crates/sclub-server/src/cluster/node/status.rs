@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use super::{Node, TTL};
 use crate::api::App;
@@ -147,19 +148,26 @@ impl Node {
         self.meters
             .node(&engines, items, owned, lag, members.members.len());
         let mut sizes = [0; STORE_PARTS.len()];
+        let (mut since_snapshot, mut can_journal) = (0, true);
         for app in self.groups.iter().filter_map(|group| group.app()) {
-            let of_group = app.engine().map(|engine| engine.folder().sizes());
-            for (sum, size) in sizes.iter_mut().zip(of_group.unwrap_or_default()) {
+            let Some(engine) = app.engine() else { continue };
+            for (sum, size) in sizes.iter_mut().zip(engine.folder().sizes()) {
                 *sum += size;
             }
+            since_snapshot += engine.log_bytes();
+            can_journal &= engine.can_journal();
         }
+        self.meters.journal(can_journal);
         let can_write = engines.iter().all(|engine| engine.read_only().is_none());
         let is_member = members.get(&self.name).is_some();
-        self.meters.store(sizes, 0, can_write && is_member);
+        let is_writable = can_write && is_member;
+        self.meters.store(sizes, since_snapshot, is_writable);
         let missing = members.registered.iter();
         let missing = missing.filter(|name| members.get(name).is_none()).count();
         let fits = &self.fits;
         let at = fits.at.load(Ordering::Relaxed);
+        let took = (at > 0).then(|| Duration::from_micros(fits.took.load(Ordering::Relaxed)));
+        self.meters.fitting(false, took);
         let age = (at > 0).then(|| self.env.clock.monotonic().saturating_sub(at));
         self.meters.cluster(
             self.takeovers.load(Ordering::Relaxed),

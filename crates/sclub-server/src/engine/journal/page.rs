@@ -131,27 +131,33 @@ impl Detail<'_> {
 }
 
 impl Page {
-    /// Adds the items shown and their rewards to counts. A reward in place of an assumed one changes the sum only: `assumed` is
-    /// the reward that is assumed.
+    /// Adds the items shown to counts, as a batch of the journal, and their rewards if `has_rewards`. A reward in place of an assumed one changes the sum
+    /// only: `assumed` is the reward that is assumed.
     pub fn count_items<'a>(
         &self,
         counts: &ItemCounts,
+        batch: Option<u64>,
         assumed: Option<f64>,
+        has_rewards: bool,
         id_of: impl Fn(u32) -> Option<&'a str>,
     ) {
+        let rewards = match has_rewards {
+            true => &*self.rewards,
+            false => &[],
+        };
         let decided = self.shown.iter().map(|row| row.at);
-        let times = decided.chain(self.rewards.iter().map(|row| row.rewarded));
+        let times = decided.chain(rewards.iter().map(|row| row.rewarded));
         let Some(first) = times.min() else { return };
         let shown = self.shown.iter().flat_map(|row| &row.items);
         let shown = shown.filter_map(|(place, _)| id_of(*place));
-        let rewards = self.rewards.iter().filter_map(|row| {
+        let rewards = rewards.iter().filter_map(|row| {
             let (number, before) = match row.source {
                 Source::Corrected => (0, assumed.unwrap_or(0.0)),
                 Source::Sent | Source::Assumed => (1, 0.0),
             };
             Some((id_of(row.item)?, number, row.reward - before))
         });
-        counts.add(first, shown, rewards);
+        counts.add(batch, first, shown, rewards);
     }
 }
 

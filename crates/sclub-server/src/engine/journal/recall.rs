@@ -1,28 +1,32 @@
-//! Reads the decisions of the last time from the journal when the server starts: those that wait for their rewards, and
-//! those that users have seen.
+//! Reads the decisions of the last time from the journal when the server starts: those that wait for their rewards,
+//! those that users have seen, and those that were not counted before a crash.
 
 use super::{Detail, Keeper, Page, ShownRow};
 use crate::decision::{DecisionContents, Features, Shown};
+use crate::engine::item_counts::{COUNTS_FILE, ItemCounts, SavedCounts};
 use crate::event::Item;
 use crate::state::{Catalogue, State};
 use crate::store::StoreError;
+use crate::timeline::Figures;
 
 /// The milliseconds of service of which the decisions are recalled for the rule `seen`.
 const RECALLED: u64 = 3600 * 1000;
 
 impl Keeper {
     /// Recalls decisions. Those that wait for their rewards are the ones with an item that has none, as long as they accept
-    /// rewards.
+    /// rewards. Counts of items go on from the saved ones.
     pub(super) fn recall(&self) -> Result<(), StoreError> {
         let settings = &self.shared.settings;
         let (after, clock) = (settings.after.as_millis(), self.shared.clock());
         let after = settings.unanswered.map(|_| clock.saturating_sub(after));
         let seen = (settings.max_seen > 0).then(|| clock.saturating_sub(RECALLED));
-        let Some(since) = after.into_iter().chain(seen).min() else {
-            return Ok(());
-        };
+        let since = after.into_iter().chain(seen).min();
+        let counts = self.saved_counts();
+        let counted = counts.upto;
+        let counts = ItemCounts::load(counts);
         let journal = self.journal();
-        if journal.first()? > self.last {
+        if journal.first()? > self.last || (since.is_none() && counted >= self.last) {
+            self.begin_counts(counts);
             return Ok(());
         }
         let mut first = journal.first()?;
@@ -31,7 +35,9 @@ impl Keeper {
             let Some(next) = journal.read(until - 1)?.next() else {
                 break;
             };
-            if Page::decode(&next?.1)?.clock >= since {
+            let next = Page::decode(&next?.1)?;
+            let is_recent = since.is_some_and(|since| next.clock >= since);
+            if is_recent || until > counted + 1 {
                 break;
             }
             first = until;
@@ -39,9 +45,14 @@ impl Keeper {
         let state = self.shared.read();
         let mut items: Vec<Item> = Vec::new();
         for batch in journal.read(first - 1)? {
-            let mut page = Page::decode(&batch?.1)?;
+            let (number, bytes) = batch?;
+            let mut page = Page::decode(&bytes)?;
             items.truncate(page.items_before as usize);
             items.append(&mut page.items);
+            if number > counted {
+                let id_of = |place: u32| items.get(place as usize).map(|item| &*item.id);
+                self.count_into(&counts, None, &page, id_of);
+            }
             for row in &page.shown {
                 if state.is_forgotten(&row.user, row.event) {
                     continue;
@@ -63,7 +74,34 @@ impl Keeper {
                 self.shared.seen.reward(&row.user, row.number, row.reward);
             }
         }
+        drop(state);
+        self.begin_counts(counts);
         Ok(())
+    }
+
+    /// The counts of items that were saved. Without any, they begin with the next page: that is saved, so that a crash does not
+    /// change it. Those of a node are not in the folder of a log.
+    fn saved_counts(&self) -> SavedCounts {
+        let none = SavedCounts {
+            upto: self.last,
+            ..SavedCounts::default()
+        };
+        if self.shared.is_replicated {
+            return none;
+        }
+        let file = self.shared.folder.small_file(COUNTS_FILE);
+        SavedCounts::read(&file).unwrap_or_else(|| {
+            none.write(&file);
+            none
+        })
+    }
+
+    /// Counts go on from these. Those of a node go on from what it has.
+    fn begin_counts(&self, counts: ItemCounts) {
+        if !self.shared.is_replicated {
+            counts.counted(self.last);
+            self.shared.item_counts.replace(counts);
+        }
     }
 
     /// Has a decision wait for the rewards of its items, unless all have one or it has expired.

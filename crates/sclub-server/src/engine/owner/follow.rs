@@ -99,6 +99,9 @@ impl Owner {
         let now = self.shared.env().clock.monotonic();
         let offset = batch.stamp.clock.wrapping_sub(now);
         self.shared.clock_offset.store(offset, Ordering::Relaxed);
+        for event in &batch.events {
+            self.shared.note_seen(event);
+        }
         self.applied(number, effect);
         Ok(())
     }

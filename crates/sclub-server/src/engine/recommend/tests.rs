@@ -49,6 +49,8 @@ impl Pair {
             folder,
             catalogue: Some(catalogue.catalogue_source()),
             meters: Arc::default(),
+            item_counts: Arc::default(),
+            engines: 1,
         };
         let state = State::new(identity).unwrap();
         let term = Some(Term::new(epochs));

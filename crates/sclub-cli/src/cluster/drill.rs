@@ -1,0 +1,291 @@
+//! `sclub cluster backup --drill`: restores a backup into a NATS server of its own, starts a node on it, and compares it with its
+//! source.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use sclub_server::cluster::nats::NatsBus;
+use sclub_server::cluster::{Cluster, hash_of_group};
+use serde::Serialize;
+use tokio::runtime::Runtime;
+
+use super::keep::{self, Contents};
+use super::up::{MAX_START, find_server, free_ports};
+use super::{LinkArgs, runtime};
+use crate::drill::{DrillArgs, Process, get, same, secret, serve_copy};
+use crate::files::create_private;
+
+/// The number of looks at a node whose state changes: a fit that was due at the backup takes effect after a start.
+const MAX_LOOKS: usize = 20;
+
+/// The time between two looks.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// The backup that a drill tries.
+#[derive(Debug, Clone, Copy)]
+pub enum Source<'a> {
+    /// One that there is.
+    Folder(&'a Path),
+    /// A new one, of a cluster that is running. It is kept in a folder, if there is one.
+    Cluster(&'a LinkArgs, Option<&'a Path>),
+}
+
+/// The result of a drill.
+#[derive(Debug, Serialize)]
+struct Drill {
+    ok: bool,
+    /// The size of the backup.
+    bytes: u64,
+    partitions: usize,
+    events: u64,
+    users: u64,
+    items: u64,
+    /// The state of each partition and of the catalogue.
+    groups: BTreeMap<String, Tried>,
+    seconds: Seconds,
+}
+
+/// The state of a group.
+#[derive(Debug, Serialize)]
+struct Tried {
+    events: u64,
+    /// The hash of the state, of the backup and of the copy that was served.
+    hash: String,
+    /// The hash of the source; `None` if there is no source, or it has learned meanwhile.
+    source_hash: Option<String>,
+}
+
+/// The time that each step took.
+#[derive(Debug, Default, Serialize)]
+struct Seconds {
+    backup: f64,
+    restore: f64,
+    serve: f64,
+}
+
+/// Runs a drill and prints its result.
+pub fn cluster_drill(source: Source<'_>, args: &DrillArgs) -> Result<ExitCode> {
+    args.print(run(source, args), text)
+}
+
+fn text(drill: &Drill) -> String {
+    let Seconds {
+        backup,
+        restore,
+        serve,
+    } = drill.seconds;
+    let groups = drill.groups.iter().map(|(group, tried)| {
+        let source = match tried.source_hash {
+            Some(_) => "the same in the source, in the backup, and in the copy as served",
+            None => "the same in the backup and in the copy as served; not compared with a source",
+        };
+        format!("\n{group:<9} {}, {source}", tried.hash)
+    });
+    format!(
+        "the backup can be restored\n\
+         backup    {} bytes, {backup:.1} s\n\
+         restore   every checksum is right, {restore:.1} s\n\
+         serve     {} partitions, {} events, {} users, {} items, {serve:.1} s{}",
+        drill.bytes,
+        drill.partitions,
+        drill.events,
+        drill.users,
+        drill.items,
+        groups.collect::<String>(),
+    )
+}
+
+fn run(source: Source<'_>, args: &DrillArgs) -> Result<Drill> {
+    if let Source::Folder(folder) = source {
+        keep::index(folder)?;
+    }
+    // Before the backup, which may take long.
+    let program = find_server(args.nats_server.as_deref())?;
+    let scratch = args.scratch()?;
+    let runtime = runtime()?;
+    let mut seconds = Seconds::default();
+
+    let begun = Instant::now();
+    let (folder, sources) = match source {
+        Source::Folder(folder) => (folder.to_owned(), BTreeMap::new()),
+        Source::Cluster(link, out) => {
+            let own = scratch.path().join("backup");
+            let out = out.map_or(own, Path::to_owned);
+            let sources = runtime.block_on(take(link, &out))?;
+            (out, sources)
+        }
+    };
+    seconds.backup = begun.elapsed().as_secs_f64();
+
+    let begun = Instant::now();
+    let mut contents =
+        keep::read(&folder, scratch.path()).context("the backup cannot be restored")?;
+    contents.cluster.replicas = 1;
+    let groups = contents.states.iter();
+    let files = groups.map(|(group, _)| fs::metadata(keep::file_of(&folder, group)));
+    let bytes = files
+        .map(|file| Ok(file?.len()))
+        .sum::<std::io::Result<u64>>()?;
+    let nats = Nats::start(&program, &scratch.path().join("nats"), &runtime)?;
+    runtime
+        .block_on(keep::make(&nats.bus, &contents))
+        .context("the backup cannot be restored")?;
+    seconds.restore = begun.elapsed().as_secs_f64();
+
+    let begun = Instant::now();
+    let mut groups = BTreeMap::new();
+    for (group, restored) in &contents.states {
+        let (events, hash) = (restored.state.events(), restored.state.hash());
+        let source = sources.get(group).filter(|(at, _)| *at == events);
+        if let Some((_, of_source)) = source {
+            let one = format!("{group} of the source");
+            same(&one, of_source, "of the backup", &hash)?;
+        }
+        let source_hash = source.map(|(_, hash)| hash.clone());
+        let tried = Tried {
+            events,
+            hash,
+            source_hash,
+        };
+        groups.insert(group.clone(), tried);
+    }
+    let items = serve(&nats, &contents, &runtime, scratch.path())?;
+    seconds.serve = begun.elapsed().as_secs_f64();
+    drop(nats);
+    let partitions = contents.states.iter().map(|(_, restored)| &restored.state);
+    let users = partitions.map(|state| state.users().len() as u64).sum();
+    scratch
+        .close()
+        .context("cannot remove the throwaway folder")?;
+    Ok(Drill {
+        ok: true,
+        bytes,
+        partitions: contents.cluster.partitions,
+        events: groups.values().map(|tried| tried.events).sum(),
+        users,
+        items,
+        groups,
+        seconds,
+    })
+}
+
+/// Takes a backup. Returns the state of each group that has not changed meanwhile.
+async fn take(link: &LinkArgs, out: &Path) -> Result<BTreeMap<String, (u64, String)>> {
+    let (bus, cluster) = link.join().await?;
+    keep::prepare(out)?;
+    let (mut last, mut sources) = (BTreeMap::new(), BTreeMap::new());
+    for (index, group) in Cluster::streams(cluster.partitions).into_iter().enumerate() {
+        let before = hash_of_group(&*bus, index, &group).await;
+        last.insert(group.clone(), keep::write(&*bus, &group, out).await?);
+        let after = hash_of_group(&*bus, index, &group).await;
+        if let Some(known) = before.filter(|known| after.as_ref() == Some(known)) {
+            sources.insert(group, known);
+        }
+    }
+    keep::finish(cluster, last, out)?;
+    Ok(sources)
+}
+
+/// A NATS server for the copy, with a password that nobody else has. It is killed at the end.
+struct Nats {
+    url: String,
+    bus: Arc<NatsBus>,
+    _process: Process,
+}
+
+impl Nats {
+    /// Starts a server, and waits until JetStream answers.
+    fn start(program: &Path, folder: &Path, runtime: &Runtime) -> Result<Self> {
+        let (secret, port) = (secret()?, free_ports(1)?[0]);
+        fs::create_dir(folder)?;
+        let (config, log): (PathBuf, PathBuf) = (folder.join("nats.conf"), folder.join("log"));
+        // Durability is of no use in a throwaway folder.
+        let text = format!(
+            "server_name: drill\nlisten: 127.0.0.1:{port}\nmax_payload: 8MB\njetstream {{ store_dir: {:?} }}\n\
+             authorization {{ user: drill, password: {secret:?} }}\n",
+            folder.display().to_string(),
+        );
+        std::io::Write::write_all(&mut create_private(&config)?, text.as_bytes())?;
+        let mut command = Command::new(program);
+        command.arg("-c").arg(&config).stdin(Stdio::null());
+        command.stdout(Stdio::null()).stderr(create_private(&log)?);
+        let process = Process::start(&mut command)?;
+        let url = format!("nats://drill:{secret}@127.0.0.1:{port}");
+        let link = LinkArgs::of(url.clone());
+        let begun = Instant::now();
+        let bus = loop {
+            let failed = match runtime.block_on(link.connect()) {
+                Ok(bus) => match runtime.block_on(Cluster::check_absent(&*bus)) {
+                    Ok(()) => break bus,
+                    Err(error) => error,
+                },
+                Err(error) => error.to_string(),
+            };
+            if process.has_ended() || begun.elapsed() > MAX_START {
+                let said = fs::read_to_string(&log).unwrap_or_default();
+                let last = said.lines().next_back().unwrap_or_default();
+                bail!(
+                    "the NATS server of the drill does not answer: {failed}; its log ends with: {last}"
+                );
+            }
+            std::thread::sleep(LOOK / 10);
+        };
+        Ok(Self {
+            url,
+            bus,
+            _process: process,
+        })
+    }
+}
+
+/// Serves the copy by one node, and compares each group with the backup. Returns the number of items.
+fn serve(nats: &Nats, contents: &Contents, runtime: &Runtime, scratch: &Path) -> Result<u64> {
+    let link = [("SCLUB_CLUSTER", &*nats.url), ("SCLUB_NODE", "drill")];
+    let (_node, remote) = serve_copy(&scratch.join("node"), &link)?;
+    let mut left: BTreeMap<&str, (u64, String)> = contents
+        .states
+        .iter()
+        .map(|(group, restored)| {
+            let known = (restored.position(), restored.state.hash());
+            (group.as_str(), known)
+        })
+        .collect();
+    for look in 0.. {
+        let served = get(&remote, "/v1/nodes?hash=true")?;
+        let mut changed = BTreeMap::new();
+        for (group, (position, hash)) in left {
+            let served = &served["hashes"][group];
+            let at = served["position"].as_u64().unwrap_or_default();
+            if at == position {
+                let other = served["hash"].as_str().unwrap_or_default();
+                let one = format!("{group} of the backup");
+                same(&one, &hash, "of the copy as served", other)?;
+                continue;
+            }
+            if at < position || look == MAX_LOOKS {
+                bail!(
+                    "{group} of the copy as served is at batch {at}, and in the backup at {position}"
+                );
+            }
+            // The node has written a fit: what the files say now is read again.
+            let again = scratch.join(format!("again{look}"));
+            fs::create_dir_all(&again)?;
+            runtime.block_on(keep::write(&*nats.bus, group, &again))?;
+            let restored = keep::read_group(&keep::file_of(&again, group), scratch)?;
+            changed.insert(group, (restored.position(), restored.state.hash()));
+        }
+        if changed.is_empty() {
+            break;
+        }
+        left = changed;
+        std::thread::sleep(LOOK);
+    }
+    Ok(get(&remote, "/v1/state")?["items"]
+        .as_u64()
+        .unwrap_or_default())
+}

@@ -1,0 +1,117 @@
+//! `sclub cluster backup --drill`: a good backup passes, a damaged one does not, and nothing is left behind.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::nats::binary;
+use crate::nodes::{TestCluster, sclub};
+
+/// The result of a drill, and whether it passed.
+fn drill(arguments: &[&str], scratch: &Path) -> (bool, Value) {
+    let mut command = sclub();
+    command
+        .args(arguments)
+        .args(["--drill", "--json", "--scratch"]);
+    command.arg(scratch).arg("--nats-server");
+    let output = command.arg(binary().unwrap()).output().unwrap();
+    let line = String::from_utf8(output.stdout).unwrap();
+    let line = line.lines().next_back().unwrap_or_default();
+    let result: Value = serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"));
+    assert_eq!(result["ok"], output.status.success(), "{result}");
+    let left = fs::read_dir(scratch).unwrap().count();
+    assert_eq!(left, 0, "the throwaway folder is still there");
+    (output.status.success(), result)
+}
+
+/// Rounds of several users through both nodes.
+fn learn(cluster: &TestCluster, rounds: usize) {
+    for round in 0..rounds {
+        let mut client = cluster.client(round % 2);
+        let request = json!({"user": format!("u{}", round % 17)}).to_string();
+        let shown = client.call("POST", "/v1/recommend", &request).unwrap();
+        let decision = &shown.body["decision"];
+        let feedback = json!({"decision": decision, "reward": round % 3 / 2}).to_string();
+        let taken = client.call("POST", "/v1/feedback", &feedback).unwrap();
+        assert_eq!(taken.status, 200, "{taken:?}");
+    }
+}
+
+#[test]
+fn a_backup_of_a_cluster_is_restored_served_and_compared() {
+    let Some(cluster) = TestCluster::start(2, 3, &["--snapshot-every", "40"]) else {
+        return;
+    };
+    learn(&cluster, 150);
+    let folder = tempfile::tempdir().unwrap();
+    let (out, scratch) = (folder.path().join("backup"), folder.path().join("scratch"));
+    fs::create_dir(&scratch).unwrap();
+    let (url, text) = (cluster.nats.url(), out.to_str().unwrap());
+
+    // Of a running cluster; the backup is kept.
+    let taken = ["cluster", "backup", "--cluster", &url, "--out", text];
+    let (passed, result) = drill(&taken, &scratch);
+    assert!(passed, "{result}");
+    assert_eq!([&result["partitions"], &result["users"]], [3, 17]);
+    assert_eq!(result["items"], 20, "{result}");
+    let hashes = cluster.hashes(0);
+    for group in cluster.groups() {
+        let tried = &result["groups"][&group];
+        assert_eq!(tried["hash"], tried["source_hash"], "{group}: {result}");
+        if hashes[&group]["is_leading"] == true {
+            assert_eq!(tried["hash"], hashes[&group]["hash"], "{group}: {result}");
+        }
+    }
+
+    // Of its folder.
+    let from = ["backup", "--from", text];
+    let (passed, again) = drill(&from, &scratch);
+    assert!(passed, "{again}");
+    assert_eq!(
+        again["groups"]["p0"]["hash"],
+        result["groups"]["p0"]["hash"]
+    );
+    assert!(again["groups"]["p0"]["source_hash"].is_null(), "{again}");
+
+    // Damaged in one place.
+    let fails = |file: &str, damage: &dyn Fn(&Path), expected: &str| {
+        let path = out.join(file);
+        let good = fs::read(&path).unwrap();
+        damage(&path);
+        let (passed, result) = drill(&from, &scratch);
+        let error = result["error"].as_str().unwrap_or_default();
+        assert!(!passed && error.contains(expected), "{file}: {result}");
+        fs::write(&path, good).unwrap();
+    };
+    for part in [5, 2] {
+        let flip = |path: &Path| {
+            let mut bytes = fs::read(path).unwrap();
+            let place = bytes.len() / part;
+            bytes[place] ^= 4;
+            fs::write(path, bytes).unwrap();
+        };
+        fails("p1.backup", &flip, "p1.backup");
+    }
+    fails(
+        "p2.backup",
+        &|path| fs::remove_file(path).unwrap(),
+        "p2.backup",
+    );
+    let replaced = |from: &'static str, to: &'static str| {
+        move |path: &Path| {
+            let text = fs::read_to_string(path).unwrap();
+            assert!(text.contains(from), "{text}");
+            fs::write(path, text.replace(from, to)).unwrap();
+        }
+    };
+    let fewer = replaced("\"partitions\": 3", "\"partitions\": 2");
+    fails("cluster.json", &fewer, "cluster.json is damaged");
+    let other = replaced("\"reward_max\": 1.0", "\"reward_max\": 9.0");
+    fails("cluster.json", &other, "its checksum");
+    let swapped = |path: &Path| {
+        fs::copy(out.join("p1.backup"), path).unwrap();
+    };
+    fails("p0.backup", &swapped, "p0.backup");
+    assert!(drill(&from, &scratch).0);
+}

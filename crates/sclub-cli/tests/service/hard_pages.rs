@@ -1,0 +1,198 @@
+//! The page when things are not as they should be: strange texts, a server that is gone, a clock that was set back.
+
+use serde_json::{Value, json};
+
+use crate::browser::Browser;
+use crate::server::{Server, items, sclub};
+
+/// Decisions of three items for a user, with a reward for the first.
+fn serve(server: &Server, user: &str, decisions: usize) {
+    for _ in 0..decisions {
+        let asked = json!({"user": user, "k": 3}).to_string();
+        let answer = server.ok("POST", "/v1/recommend", &asked);
+        let given = json!({"decision": answer["decision"], "rewards": [1, 0, 0]}).to_string();
+        server.ok("POST", "/v1/feedback", &given);
+    }
+}
+
+#[test]
+fn strange_texts_are_shown_as_they_are_and_break_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(mut browser) = Browser::start(folder.path()) else {
+        return;
+    };
+    let server = Server::start(&folder.path().join("data"), &[]);
+    let long = "x".repeat(1000);
+    let tags: Vec<String> = (0..9).map(|n| format!("{n}{}", "t".repeat(90))).collect();
+    let described = [
+        json!({"id": "<b>i</b>", "title": "<img src=x onerror=window.broken=1>", "tags": ["<i>t</i>"]}),
+        json!({"id": "turned", "title": "\u{202e}backwards", "tags": ["\u{202e}tag"]}),
+        json!({"id": "long", "title": long, "tags": tags}),
+        json!({"id": "a/b 50%?#", "title": "plain"}),
+    ];
+    for mut item in described {
+        item["features"] = json!([1, 0.5]);
+        server.ok("PUT", "/v1/items", &item.to_string());
+    }
+    let user = "<script>window.broken=2</script>/%2e?#\u{202e}";
+    serve(&server, user, 3);
+    for (width, height) in [(1280, 1600), (390, 800)] {
+        browser.resize(width, height);
+        browser.open(&server.url);
+        browser.wait_for("document.querySelectorAll('#items-card tbody tr').length === 4");
+        browser.value(&format!(
+            "(field => {{ field.value = {}; field.form.requestSubmit(); }})(document.querySelector('#user-search'))",
+            json!(user)
+        ));
+        browser.wait_for("document.querySelectorAll('#recent-items > li').length === 3");
+        let name = browser.value("document.querySelector('#user-card h3').textContent");
+        assert_eq!(name, user);
+        // The card stays after a reload: the id is in the address.
+        browser.open(&browser_url(&server, user));
+        browser.wait_for("document.querySelectorAll('#next-items > li').length === 4");
+        let made = browser.value(
+            "document.querySelectorAll('main img, main script, #items-card i, #items-card b').length + (window.broken ?? 0)",
+        );
+        assert_eq!(made, 0, "no text became markup");
+        let wide = browser
+            .value("document.documentElement.scrollWidth - document.documentElement.clientWidth");
+        assert_eq!(wide, 0, "{width}");
+        // A title that turns the direction turns only itself: its id comes after it.
+        let turned = browser.value(
+            "(row => row.querySelector('.title').getBoundingClientRect().right
+                <= row.querySelector('.muted').getBoundingClientRect().left)
+                ([...document.querySelectorAll('#items-card tbody th')].find(row => row.textContent.includes('turned')))",
+        );
+        assert_eq!(turned, true);
+    }
+    browser.resize(1280, 1600);
+    // All columns are in sight beside a title of a thousand letters, which is a tooltip as a whole.
+    browser.wait_for(
+        "(wide => wide.scrollWidth <= wide.clientWidth)(document.querySelector('#items-card .wide'))",
+    );
+    let whole = browser.value("document.querySelector('#items-card .title[title]').title.length");
+    assert_eq!(whole, 1000);
+    assert_eq!(browser.errors(), Vec::<String>::new());
+}
+
+/// The address of a user's card.
+fn browser_url(server: &Server, user: &str) -> String {
+    let encoded: String = user.bytes().map(|byte| format!("%{byte:02x}")).collect();
+    format!("{}#user/{encoded}", server.url)
+}
+
+#[test]
+fn a_server_that_is_gone_is_not_shown_as_one_without_traffic() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(mut browser) = Browser::start(folder.path()) else {
+        return;
+    };
+    let data = folder.path().join("data");
+    let server = Server::start(&data, &[]);
+    server.ok("PUT", "/v1/items", &items(4, 3));
+    serve(&server, "u", 5);
+    browser.resize(1280, 1600);
+    browser.open(&server.url);
+    browser
+        .wait_for("document.querySelector('#read-traffic').innerText.startsWith('Last second: ')");
+    browser.wait_for("document.querySelector('#figure-recommends').innerText === '0'");
+    let address = server.address.clone();
+    server.kill();
+    browser.wait_for("document.querySelector('#banner').checkVisibility()");
+    let banner = browser.text("#banner");
+    assert!(banner.contains("The server does not answer"), "{banner}");
+    assert_eq!(browser.text("#figure-recommends"), "–");
+    let read = browser.text("#read-traffic");
+    assert!(read.starts_with("Before the connection was lost"), "{read}");
+    let mut command = sclub();
+    command.args(["serve", "--log", "warn", "--addr", &address, "--data"]);
+    command.arg(&data);
+    let server = Server::from(command);
+    browser.wait_for("!document.querySelector('#banner').checkVisibility()");
+    serve(&server, "u", 5);
+    browser
+        .wait_for("document.querySelector('#read-traffic').innerText.startsWith('Last second: ')");
+}
+
+#[test]
+fn charts_go_on_when_the_clock_is_set_back_and_rates_are_those_of_the_time_that_was_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(mut browser) = Browser::start(folder.path()) else {
+        return;
+    };
+    let server = Server::start(&folder.path().join("data"), &[]);
+    server.ok("PUT", "/v1/items", &items(4, 3));
+    browser.resize(1280, 1600);
+    browser.open(&server.url);
+    let points = |browser: &mut Browser| -> u64 {
+        let points =
+            browser.value("Number(document.querySelector('#chart-traffic').dataset.points)");
+        points.as_u64().unwrap()
+    };
+    browser.wait_for("document.querySelector('#chart-traffic').dataset.points > 2");
+    // A second from when the clock was an hour ahead. The next one of the server is an hour earlier.
+    browser.value(
+        "import('/page/live_charts.js').then(charts => charts.remember({ at: Date.now() + 3600000,
+            recommends_per_second: 0, rewards_per_second: 0, reward_rate: null }))",
+    );
+    let before = points(&mut browser);
+    browser.wait_for(&format!(
+        "document.querySelector('#chart-traffic').dataset.points > {}",
+        before + 2
+    ));
+    // The hour is not over, and the rate is not that of a whole hour. An hour may begin just now.
+    loop {
+        serve(&server, "u", 40);
+        std::thread::sleep(std::time::Duration::from_millis(1100));
+        let steps = server.ok("GET", "/v1/timeline?range=60d", "");
+        let last = steps["steps"].as_array().unwrap().last().unwrap().clone();
+        if last["recommends"].as_u64() >= Some(40) {
+            break;
+        }
+    }
+    browser.value("document.querySelector('#ranges [value=\"60d\"]').click()");
+    browser.wait_for(
+        "document.querySelector('#read-traffic').innerText.startsWith('This hour so far: ')",
+    );
+    let read = browser.text("#read-traffic");
+    let rate: f64 = read
+        .rsplit(": ")
+        .next()
+        .unwrap()
+        .split(' ')
+        .next()
+        .unwrap()
+        .parse()
+        .unwrap();
+    assert!(rate > 0.1, "{read}");
+    assert_eq!(browser.errors(), Vec::<String>::new());
+}
+
+#[test]
+fn a_reader_keeps_the_place_while_a_card_changes() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(mut browser) = Browser::start(folder.path()) else {
+        return;
+    };
+    let server = Server::start(&folder.path().join("data"), &[]);
+    server.ok("PUT", "/v1/items", &items(9, 3));
+    serve(&server, "u", 15);
+    browser.resize(1280, 1600);
+    browser.open(&browser_url(&server, "u"));
+    browser.wait_for("document.querySelectorAll('#recent-items > li').length === 15");
+    browser.value("(list => { list.focus(); list.scrollTop = 200; })(document.querySelector('#recent-items'))");
+    serve(&server, "u", 2);
+    browser.wait_for("document.querySelectorAll('#recent-items > li').length === 17");
+    let kept: Value = browser.value(
+        "(list => list.scrollTop > 100 && document.activeElement === list)(document.querySelector('#recent-items'))",
+    );
+    assert_eq!(kept, true);
+    // A button at the last page keeps the focus.
+    server.ok("PUT", "/v1/items", &items(12, 3));
+    browser.wait_for("document.querySelector('#items-pages').checkVisibility()");
+    browser
+        .value("(next => { next.focus(); next.click(); })(document.querySelector('#items-next'))");
+    browser.wait_for("document.querySelector('#items-page').innerText === '11 to 12 of 12'");
+    let focused = browser.value("document.activeElement.id");
+    assert_eq!(focused, "items-next");
+}

@@ -1,0 +1,241 @@
+"""Answers that no sclub server gives, and clients that are closed, forked or moved to another event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sclub
+from sclub.client import AsyncClient, Client, ConnectionFailed, ServiceError, TimedOut, Unavailable
+from server import DRINKS, Answering, Connect, Server, connect, fresh, server
+
+__all__ = ["connect", "fresh", "server"]  # fixtures
+
+
+@pytest.mark.parametrize("body", [b"<html>\xff", b"", b"null", b"{}", b"[]", b'{"appl', b"[" * 100_000])
+def test_after_an_answer_of_something_else_the_call_may_be_done(body: bytes, connect: Connect) -> None:
+    with Answering((200, body, {"x-request-id": "r1"})) as server, connect(server.url) as client:
+        calls = [
+            lambda: client.feedback("d", 1),
+            lambda: client.feedback_many([("d", 1)]),
+            lambda: client.recommend("anna"),
+            lambda: client.recommend_many(["anna"]),
+            lambda: client.remove_item("tea"),
+            lambda: client.forget("anna"),
+            lambda: client.put_items(DRINKS),
+        ]
+        for call in calls:
+            with pytest.raises(ServiceError) as caught:
+                call()
+            error = caught.value
+            assert (error.code, error.request_id, error.may_be_done) == ("bad_answer", "r1", True)
+        assert len(server.requests) == len(calls)
+
+
+@pytest.mark.parametrize(
+    "body", [b"<html>", b"null", b"[" * 100_000, b'{"error": "no"}', b'{"error": {"code": [], "message": {}, "field": 7}}']
+)
+def test_errors_of_proxies_may_be_anything(body: bytes, connect: Connect) -> None:
+    with Answering((502, body)) as server, connect(server.url, retries=0) as client:
+        with pytest.raises(Unavailable, match="HTTP status 502") as caught:
+            client.feedback("d", 1)
+        assert (caught.value.code, caught.value.field, caught.value.may_be_done) == ("", None, True)
+
+
+def test_a_redirect_is_not_followed(connect: Connect) -> None:
+    answer = (302, b"", {"Location": "https://sclub.example/"})
+    with Answering(answer) as server, connect(server.url) as client:
+        for call in (client.state, client.export_frame):
+            with pytest.raises(ServiceError, match=r"redirect to https://sclub\.example/") as caught:
+                call()
+            assert (caught.value.code, caught.value.may_be_done) == ("redirect", False)
+        assert len(server.requests) == 2
+
+
+@pytest.mark.parametrize(("body", "code"), [(b'{"a": 1}\n<html>\n', "bad_answer"), (b'{"a": 1}\n{"b"', "broken")])
+def test_an_export_of_something_else_is_an_error(body: bytes, code: str, connect: Connect) -> None:
+    with Answering((200, body)) as server, connect(server.url) as client:
+        with pytest.raises(ServiceError) as caught:
+            list(client.export())
+        assert caught.value.code == code
+
+
+def test_numbers_of_numpy_are_sent_wherever_json_is(connect: Connect) -> None:
+    done = b'{"decision": "d", "items": [], "cluster": 0, "cluster_users": 0}'
+    with Answering((200, done)) as server, connect(server.url) as client:
+        client.recommend(np.int64(2**62), filter={"price": {"max": np.float32(0.5)}, "id": np.array([1, 2])})
+        client.recommend(2**63)
+        assert server.requests[0][2] == b'{"user":"4611686018427387904","k":1,"filter":{"price":{"max":0.5},"id":[1,2]}}'
+        assert b'"9223372036854775808"' in server.requests[1][2]
+        for wrong in (np.float32("nan"), np.datetime64("2024-01-01"), object()):
+            with pytest.raises((TypeError, ValueError), match="filter cannot be sent as JSON"):
+                client.recommend("anna", filter={"price": wrong})
+        assert len(server.requests) == 2
+
+
+@pytest.mark.parametrize("timeout", [float("inf"), 1e10, 1e7])
+def test_long_timeouts_are_none(server: Server, connect: Connect, timeout: float) -> None:
+    with connect(server.url, timeout=timeout) as client:
+        assert client.state()["items"] == 3
+        client.wait_until_ready(timeout)
+
+
+@pytest.mark.parametrize("timeout", [0, -1, float("nan"), "5", None, True])
+def test_other_timeouts_are_refused(connect: Connect, server: Server, timeout: Any) -> None:
+    with pytest.raises((TypeError, ValueError), match="timeout"):
+        connect(server.url, timeout=timeout)
+    if timeout is not None:
+        with connect(server.url) as client, pytest.raises((TypeError, ValueError), match="timeout"):
+            client.compact(timeout=timeout)
+
+
+def test_the_state_has_the_timeout_of_the_client(connect: Connect) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        url = f"http://127.0.0.1:{deaf.getsockname()[1]}"
+        with connect(url, timeout=0.2, retries=0) as client, pytest.raises(TimedOut):
+            client.state()
+
+
+def test_children_of_a_fork_do_not_read_the_answers_of_others(server: Server) -> None:
+    """Processes that share a connection would."""
+    with Client(server.url) as client:
+        client.state()
+        children = []
+        for name in ("tea", "mate", "coffee"):
+            # A thread of pytest may hold a lock, and the child only makes calls.
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DeprecationWarning)
+                child = os.fork()
+            if child == 0:
+                wrong = 1
+                try:
+                    wrong = sum(client.item_card(name)["id"] != name for _ in range(100))
+                finally:
+                    os._exit(min(wrong, 100))
+            children.append(child)
+        assert all(client.item_card("tea")["id"] == "tea" for _ in range(100))
+        assert [os.waitpid(child, 0)[1] for child in children] == [0, 0, 0]
+
+
+def test_a_closed_client_says_so(server: Server, connect: Connect) -> None:
+    client = connect(server.url, retries=20)
+    with client:
+        client.state()
+    closed = getattr(client, "client", client)
+    begun = time.monotonic()
+    with pytest.raises(ConnectionFailed, match="the client is closed") as caught:
+        result = closed.state()
+        if not isinstance(result, dict):
+            asyncio.run(result)
+    assert (caught.value.code, caught.value.may_be_done) == ("closed", False)
+    assert time.monotonic() < begun + 2
+
+
+def test_a_call_whose_client_is_closed_may_be_done() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        url = f"http://127.0.0.1:{deaf.getsockname()[1]}"
+
+        async def work() -> None:
+            client = AsyncClient(url)
+            call = asyncio.create_task(client.feedback("d", 1))
+            await asyncio.sleep(0.2)
+            await client.close()
+            with pytest.raises(ConnectionFailed) as caught:
+                await call
+            assert caught.value.may_be_done
+
+        asyncio.run(work())
+        client = Client(url, timeout=0.5)
+        later = threading.Timer(0.2, client.close)
+        later.start()
+        with pytest.raises(ConnectionFailed) as caught:
+            client.feedback("d", 1)
+        later.join()
+        assert caught.value.may_be_done
+
+
+def test_a_client_may_be_used_in_one_event_loop_after_the_other(server: Server) -> None:
+    client = AsyncClient(server.url)
+    for _ in range(3):
+        assert asyncio.run(client.recommend("anna")).items
+    with warnings.catch_warnings():
+        # The connections of the earlier loops were not closed.
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
+
+    async def work() -> None:
+        said: list[BaseException] = []
+
+        def elsewhere() -> None:
+            try:
+                asyncio.run(client.recommend("ben"))
+            except RuntimeError as error:
+                said.append(error)
+
+        await client.recommend("anna")
+        await asyncio.to_thread(elsewhere)
+        assert "another event loop" in str(said[0])
+        assert (await client.recommend("anna")).items
+        await client.close()
+
+    asyncio.run(work())
+
+
+def test_nothing_is_left_behind(server: Server, tmp_path: Path) -> None:
+    """No warning of Python's development mode about sockets, sessions or tasks."""
+    program = f"""
+import asyncio, sclub
+with sclub.Client({server.url!r}) as client:
+    client.recommend("anna")
+    next(client.stream())
+    for line in client.export(): break
+async def main():
+    async with sclub.AsyncClient({server.url!r}) as client:
+        await asyncio.gather(*(client.recommend(user) for user in range(200)))
+        for _ in range(20):
+            call = asyncio.create_task(client.recommend("anna"))
+            await asyncio.sleep(0.001)
+            call.cancel()
+            await asyncio.gather(call, return_exceptions=True)
+        async for event in client.stream(): break
+        async for line in client.export(): break
+        # The loop itself closes generators that were left, a moment later.
+        for _ in range(500):
+            if len(asyncio.all_tasks()) == 1 and not client._session.connector._acquired: break
+            await asyncio.sleep(0.01)
+        else:
+            raise AssertionError(asyncio.all_tasks())
+asyncio.run(main())
+"""
+    options = ["-X", "dev", "-W", "error::ResourceWarning"]
+    run = subprocess.run([sys.executable, *options, "-c", program], capture_output=True, text=True)
+    said = [line for line in run.stderr.splitlines() if not line.startswith("Executing ")]
+    assert not said and run.returncode == 0, run.stderr
+
+
+def test_errors_say_where_and_why() -> None:
+    error = sclub.Invalid("no", status=422, code="invalid", field="reward")
+    assert str(error) == "no (in reward, 422 invalid)" and repr(error) == "Invalid('no')"
+
+
+def test_a_server_that_restarts_is_found_again_on_kept_connections(fresh: Server, connect: Connect) -> None:
+    with connect(fresh.url) as client:
+        client.put_items(DRINKS)
+        for _ in range(3):
+            fresh.stop()
+            fresh.start()
+            time.sleep(0.01)
+            assert client.feedback(client.recommend("anna"), 1)
+        assert client.user("anna")["count"] == 3

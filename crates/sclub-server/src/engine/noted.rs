@@ -1,0 +1,101 @@
+//! Notes that an engine takes when it applies an event, beside the state: rewards that are all equal, what users have seen and
+//! gave, and counts of items.
+
+use super::Shared;
+use super::journal::Source;
+use crate::event::Event;
+
+/// A reward of an event.
+struct Given<'a> {
+    user: &'a str,
+    item: &'a str,
+    /// The number of the item shown.
+    number: u64,
+    reward: f64,
+    source: Source,
+}
+
+/// Visits the rewards of an event.
+fn each_reward<'a>(event: &'a Event, visit: &mut dyn FnMut(Given<'a>)) {
+    let mut one = |reward: &'a crate::event::Reward, source| {
+        visit(Given {
+            user: &reward.user,
+            item: &reward.item,
+            number: reward.number,
+            reward: reward.reward,
+            source,
+        });
+    };
+    match event {
+        Event::Learn { round } => round.iter().for_each(|reward| one(reward, Source::Sent)),
+        Event::LearnAssumed {
+            round,
+            assumed,
+            corrected,
+        } => {
+            for (reward, is_assumed) in round.iter().zip(assumed) {
+                let source = match is_assumed {
+                    true => Source::Assumed,
+                    false => Source::Sent,
+                };
+                one(reward, source);
+            }
+            corrected
+                .iter()
+                .for_each(|reward| one(reward, Source::Corrected));
+        }
+        Event::LearnLists { lists } => {
+            for list in lists {
+                for (number, item, reward) in list.rewards() {
+                    visit(Given {
+                        user: &list.user,
+                        item: &item.item,
+                        number,
+                        reward,
+                        source: Source::Sent,
+                    });
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+impl Shared {
+    /// Takes note of an event that this engine has logged at a time.
+    pub(super) fn note(&self, event: &Event, at: u64) {
+        let mut changed = false;
+        each_reward(event, &mut |given| {
+            let is_assumed = given.source == Source::Assumed;
+            changed |= self.equal.add(given.reward, is_assumed);
+        });
+        if changed {
+            match self.equal.warning() {
+                Some(warning) => tracing::warn!("{warning}"),
+                None => tracing::info!("rewards differ now"),
+            }
+        }
+        self.note_seen(event);
+        // On a single server the journal counts them. Nodes cannot assume rewards, so none takes the place of another.
+        if self.is_replicated && self.has_journal() {
+            let mut rewards = Vec::new();
+            each_reward(event, &mut |given| {
+                rewards.push((given.item, 1, given.reward));
+            });
+            if !rewards.is_empty() {
+                let none = std::iter::empty();
+                self.item_counts.add(None, at, none, rewards.into_iter());
+            }
+        }
+    }
+
+    /// Takes note of an event for what users have seen and gave.
+    pub(super) fn note_seen(&self, event: &Event) {
+        each_reward(event, &mut |given| {
+            self.seen.reward(given.user, given.number, given.reward);
+        });
+        if let Event::Forget { user } = event {
+            self.seen.forget(user);
+        }
+    }
+}
