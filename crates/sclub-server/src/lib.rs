@@ -32,6 +32,7 @@ mod latency;
 mod locks;
 pub mod meters;
 pub mod old;
+pub mod ports;
 pub mod raw;
 pub mod refusal;
 mod serve;

@@ -11,11 +11,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use sclub_server::cluster::nats::NatsBus;
 use sclub_server::cluster::{Cluster, hash_of_group};
+use sclub_server::ports::free_ports;
 use serde::Serialize;
 use tokio::runtime::Runtime;
 
 use super::keep::{self, Contents};
-use super::up::{MAX_START, find_server, free_ports};
+use super::up::{MAX_START, find_server};
 use super::{LinkArgs, runtime};
 use crate::drill::{DrillArgs, Process, get, same, secret, serve_copy};
 use crate::files::create_private;

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::{CommandFactory, FromArgMatches};
 use sclub_server::cluster::{Cluster, DEFAULT_PARTITIONS, MAX_PARTITIONS};
+use sclub_server::ports::free_ports;
 use sclub_server::settings::Settings;
 
 pub use self::processes::Stop;
@@ -262,16 +263,6 @@ fn version(line: &str) -> Option<(u32, u32)> {
     let version = line.trim().strip_prefix("nats-server: v")?;
     let mut numbers = version.split('.').map(|part| part.parse().ok());
     Some((numbers.next()??, numbers.next()??))
-}
-
-/// Ports that are free now.
-pub(super) fn free_ports(count: usize) -> Result<Vec<u16>> {
-    let listeners = (0..count).map(|_| TcpListener::bind("127.0.0.1:0"));
-    let listeners = listeners.collect::<std::io::Result<Vec<_>>>()?;
-    let ports = listeners
-        .iter()
-        .map(|listener| listener.local_addr().map(|addr| addr.port()));
-    Ok(ports.collect::<std::io::Result<Vec<_>>>()?)
 }
 
 /// Writes the configuration of a NATS server. Returns its path.

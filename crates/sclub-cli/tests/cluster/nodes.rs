@@ -1,13 +1,13 @@
 //! A cluster of real processes.
 
 use std::fs;
-use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use sclub_server::ports::free_ports;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -56,7 +56,7 @@ impl TestCluster {
         let one = one_cluster();
         let nats = NatsServers::start(3)?;
         let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
-        let nodes = free_ports(nodes).into_iter().enumerate();
+        let nodes = free_ports(nodes).unwrap().into_iter().enumerate();
         let nodes = nodes.map(|(i, port)| TestNode {
             name: format!("node{i}"),
             port,
@@ -257,14 +257,6 @@ impl Drop for TestCluster {
             eprintln!("the nodes' logs are in {}", path.display());
         }
     }
-}
-
-/// Ports that are free, below those that the system gives to connections: a node that is started again must find its
-/// own free.
-pub fn free_ports(count: usize) -> Vec<u16> {
-    let first = 20_000 + (std::process::id() % 10_000) as u16;
-    let is_free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
-    (first..32_000).filter(is_free).take(count).collect()
 }
 
 /// Items `i0` to `i19` with four features, one JSON object a line.

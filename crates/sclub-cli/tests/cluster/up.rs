@@ -8,10 +8,11 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use sclub_server::ports::free_ports;
 use tempfile::TempDir;
 
 use crate::nats;
-use crate::nodes::{free_ports, one_cluster, sclub};
+use crate::nodes::{one_cluster, sclub};
 
 /// The time within which a line must be printed, or a process must end.
 const SOON: Duration = Duration::from_secs(60);
@@ -201,7 +202,7 @@ fn up_ends_with_all_its_processes_also_while_they_start() {
     let folder = folder();
     for signal in ["-TERM", "-INT", "-HUP"] {
         let data = folder.path().join(signal);
-        let mut up = Up::start(&data, free_ports(2)[0], &server);
+        let mut up = Up::start(&data, free_ports(2).unwrap()[0], &server);
         up.line("1 NATS server: nats://");
         up.stop(signal);
     }
@@ -213,7 +214,7 @@ fn up_has_the_folder_for_itself_restarts_processes_and_refuses_wrong_commands() 
     let _one = one_cluster();
     let folder = folder();
     let data = folder.path().join("c");
-    let port = free_ports(2)[0];
+    let port = free_ports(2).unwrap()[0];
     let mut up = Up::start(&data, port, &server);
     let url = up.line("cluster status --cluster");
     let url = url.split_whitespace().last().unwrap().to_owned();
@@ -222,7 +223,7 @@ fn up_has_the_folder_for_itself_restarts_processes_and_refuses_wrong_commands() 
 
     // One `up` a folder.
     let program = server.to_str().unwrap();
-    let other = free_ports(1)[0].to_string();
+    let other = free_ports(1).unwrap()[0].to_string();
     let again = [
         "cluster",
         "up",

@@ -4,13 +4,15 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use sclub_server::ports::free_ports;
+use serde_json::Value;
 use tempfile::TempDir;
 
 /// The time for servers to be ready.
@@ -77,7 +79,7 @@ impl NatsServers {
             );
             return None;
         };
-        let ports = free_ports(3 * count);
+        let ports = free_ports(3 * count).unwrap();
         let routes: Vec<String> = (0..count)
             .map(|i| format!("nats://127.0.0.1:{}", ports[3 * i + 1]))
             .collect();
@@ -244,18 +246,56 @@ impl NatsServers {
         if !self.setup.jetstream || self.count() == 1 {
             return true;
         }
-        let Some(answer) = get(port, "/jsz") else {
+        let seen = self.meta_cluster(i);
+        if seen["cluster_size"].as_u64() != Some(self.count() as u64) {
             return false;
-        };
-        let Some((_, body)) = answer.split_once("\r\n\r\n") else {
-            return false;
-        };
-        let status: serde_json::Value = serde_json::from_str(body).unwrap_or_default();
-        let cluster = &status["meta_cluster"];
-        let has_leader = cluster["leader"]
-            .as_str()
-            .is_some_and(|leader| !leader.is_empty());
-        has_leader && cluster["cluster_size"].as_u64() == Some(self.count() as u64)
+        }
+        // Only the leader knows which of the others can have streams.
+        (0..self.count()).any(|leader| {
+            let name = format!("n{leader}");
+            let cluster = self.meta_cluster(leader);
+            if seen["leader"] != name.as_str() || cluster["leader"] != name.as_str() {
+                return false;
+            }
+            let own = format!("n{i}");
+            let mut replicas = cluster["replicas"].as_array().into_iter().flatten();
+            let is_online =
+                |replica: &Value| replica["offline"] != true && replica["current"] == true;
+            i == leader || replicas.any(|one| one["name"] == own.as_str() && is_online(one))
+        })
+    }
+
+    /// Waits until the messages of a stream before `first` are gone from all servers.
+    pub fn wait_until_purged(&self, stream: &str, first: u64) {
+        self.wait("purged", |servers| {
+            (0..servers.count()).all(|i| {
+                let status = servers.status(i, "/jsz?streams=true");
+                let accounts = status["account_details"].as_array().into_iter().flatten();
+                let mut streams = accounts
+                    .flat_map(|account| account["stream_detail"].as_array().into_iter().flatten());
+                streams.any(|one| one["name"] == stream && one["state"]["first_seq"] == first)
+            })
+        });
+    }
+
+    fn wait(&self, what: &str, is_done: impl Fn(&Self) -> bool) {
+        let start = Instant::now();
+        while !is_done(self) {
+            assert!(start.elapsed() < READY, "not {what} in time");
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// The cluster of JetStream as a server sees it. Null if it does not answer.
+    fn meta_cluster(&self, i: usize) -> Value {
+        self.status(i, "/jsz")["meta_cluster"].take()
+    }
+
+    /// The answer of a server's monitoring. Null if there is none.
+    fn status(&self, i: usize, path: &str) -> Value {
+        let answer = get(self.servers[i].monitoring, path).unwrap_or_default();
+        let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+        serde_json::from_str(body).unwrap_or_default()
     }
 }
 
@@ -276,15 +316,6 @@ fn get(port: u16, path: &str) -> Option<String> {
     stream.read_to_string(&mut answer).ok()?;
     // The status line has the version of the protocol that was asked for.
     Some(answer.replacen("HTTP/1.0", "HTTP/1.1", 1))
-}
-
-/// Ports that are free now, all different.
-fn free_ports(count: usize) -> Vec<u16> {
-    let listeners: Vec<TcpListener> = (0..count)
-        .map(|_| TcpListener::bind("127.0.0.1:0").unwrap())
-        .collect();
-    let port = |listener: &TcpListener| listener.local_addr().unwrap().port();
-    listeners.iter().map(port).collect()
 }
 
 /// The program: SCLUB_NATS_SERVER, or nats-server on the path if it is new enough, or the one in `target/nats`.

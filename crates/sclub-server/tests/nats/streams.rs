@@ -162,6 +162,8 @@ async fn a_follower_whose_next_message_was_purged_is_told() {
         append(&bus, sequence - 1, &format!("m{sequence}")).await;
     }
     bus.purge("s", last).await.unwrap();
+    // A replica that still has them would answer with them.
+    servers.wait_until_purged("SCLUB_behind_s", last);
     let mut expected = 1;
     let error = loop {
         match next(&mut messages).await {

@@ -332,6 +332,27 @@ impl Link {
         }
     }
 
+    /// Waits until the stream of a subject takes writes. The servers need some time to tell each other who leads a stream
+    /// that was just made. The probe expects a stream that does not exist, so it is refused and never stored.
+    pub async fn wait_until_writable(
+        &self,
+        subject: &str,
+        deadline: Instant,
+    ) -> Result<(), BusError> {
+        let mut probe = HeaderMap::new();
+        probe.insert("Nats-Expected-Stream", "-");
+        loop {
+            let answer = self
+                .ask(subject, Some(&probe), Bytes::new(), deadline, &mut false)
+                .await;
+            match answer {
+                Ok(_) => return Ok(()),
+                Err(BusError::NoResponders) => wait_or_time_out(deadline).await?,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
     /// Sends a request until it is answered, again after each reconnection. `unknown` is true when an attempt may
     /// have been executed: then "no responders" is no answer.
     async fn ask(

@@ -1,20 +1,23 @@
 //! Makes the streams, the buckets and the object store of a cluster.
 
+use std::time::Duration;
+
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
 
 use super::super::TTL;
 use super::super::bus::{Bucket, BusError, MIN_MAX_MESSAGE};
 use super::Names;
-use super::link::{ApiError, Link, code};
+use super::link::{ApiError, Link, RETRY, code};
 
 /// The oldest version of the NATS servers: major and minor.
 const MIN_VERSION: (u64, u64) = (2, 12);
 /// An append that is repeated within this time is found to be a duplicate.
 const DUPLICATE_WINDOW_MS: u64 = 120_000;
 
-/// The number of attempts to make a stream: slow servers, or an election, take longer than one.
-const MAX_ATTEMPTS: u32 = 10;
+/// The time to make a stream: servers that were just started, slow ones and elections need some seconds.
+const MAX_WAIT: Duration = Duration::from_secs(20);
 
 const NOT_ENABLED: u64 = 10076;
 const NOT_ENABLED_FOR_ACCOUNT: u64 = 10039;
@@ -105,16 +108,26 @@ async fn create(link: &Link, mut config: Value, replicas: usize) -> Result<(), B
         config.extend(common);
     }
     let subject = format!("STREAM.CREATE.{name}");
-    let mut attempt = 1;
+    let written = config["subjects"][0].as_str().unwrap_or_default();
+    // A subject without wildcards.
+    let written = written.replace('>', "probe");
+    let deadline = Instant::now() + MAX_WAIT;
     loop {
         match link.api::<Value>(&subject, &config).await {
-            // To make it again does nothing.
-            Err(BusError::Timeout) if attempt < MAX_ATTEMPTS => attempt += 1,
-            Err(error) => return Err(error),
-            Ok(Ok(_)) => return Ok(()),
+            Ok(Ok(_)) => return link.wait_until_writable(&written, deadline).await,
+            // A server has not yet found the others.
+            Ok(Err(error)) if is_offline(&error) && Instant::now() < deadline => sleep(RETRY).await,
             Ok(Err(error)) => return Err(explain(error, &name, replicas)),
+            // To make it again does nothing.
+            Err(BusError::Timeout) if Instant::now() < deadline => {}
+            Err(error) => return Err(error),
         }
     }
+}
+
+/// Returns true if a server that could have a replica is known but does not answer.
+fn is_offline(error: &ApiError) -> bool {
+    error.err_code == NO_SUITABLE_SERVERS && error.description.contains("offline")
 }
 
 /// Validates the server of the connection. The others of its cluster should have the same configuration.
@@ -184,6 +197,19 @@ fn version(text: &str) -> (u64, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_that_has_not_yet_come_is_waited_for() {
+        let error = |err_code, description: &str| ApiError {
+            err_code,
+            description: description.to_owned(),
+        };
+        let late = "no suitable peers for placement, peer offline";
+        assert!(is_offline(&error(NO_SUITABLE_SERVERS, late)));
+        let too_few = "no suitable peers for placement";
+        assert!(!is_offline(&error(NO_SUITABLE_SERVERS, too_few)));
+        assert!(!is_offline(&error(NAME_IN_USE, late)));
+    }
 
     #[test]
     fn versions_are_compared_as_numbers() {
