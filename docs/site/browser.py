@@ -1,5 +1,5 @@
-"""Looks at the site in a real browser, from the disk and without a network: the search finds pages, no page is wider than a phone, and
-axe-core, if ./test has installed it, finds nothing.
+"""Looks at the site in a real browser, from the disk and without a network: the search finds pages, no page is wider than its
+window, and axe-core, if ./test has installed it, finds nothing.
 
     python browser.py SITE [FOLDER]       with a folder: pictures of some pages
 """
@@ -45,11 +45,16 @@ QUERIES = {
     "unknown_decision": "service",
     "sclub_writable": "operations",
 }
-# What is cut off on a phone: elements past the right edge that are in no box that scrolls.
+# Windows from phones to large screens.
+WIDTHS = (360, 390, 768, 1024, 1280, 1366, 1440, 1680, 1920)
+# Where the list of pages begins, by how much the page is wider than the window, and what is cut off: elements of the text past the right
+# edge that are in no box that scrolls.
 WIDE = """(() => {
+  const page = document.documentElement, room = page.clientWidth;
   const scrolls = (e) => e.tagName !== "ARTICLE" && (["auto", "scroll"].includes(getComputedStyle(e).overflowX) || scrolls(e.parentElement));
-  const wide = [...document.querySelectorAll("article *")].filter((e) => e.getBoundingClientRect().right > innerWidth + 1);
-  return wide.filter((e) => !scrolls(e)).slice(0, 3).map((e) => `${Math.round(e.getBoundingClientRect().right)}: ${e.outerHTML.slice(0, 90)}`);
+  const wide = [...document.querySelectorAll("article *")].filter((e) => e.getBoundingClientRect().right > room + 1 && !scrolls(e));
+  const left = document.querySelector(".sidebar-container").getBoundingClientRect().left;
+  return [Math.round(left), page.scrollWidth - room, wide.slice(0, 3).map((e) => `${Math.round(e.getBoundingClientRect().right)}: ${e.outerHTML.slice(0, 90)}`)];
 })()"""
 PICTURES = ["index", "tutorial-engineer", "features", "service", "http-api", "python-api", "cli", "results"]
 
@@ -165,12 +170,21 @@ def main() -> int:
             if page not in found[:3]:
                 wrong.append(f"a search for {query}: {page} is not among the first three of {len(found)} pages: {', '.join(found[:5])}")
         print(f"{len(QUERIES)} searches")
-        browser.width(390)
+        lefts: dict[int, int] = {}
         for file in sorted(site.glob("*.html")):
             browser.open(file.as_uri())
-            wrong += [f"{file.name}: on a phone of 390 pixels this ends at {one}" for one in browser.run(WIDE)]
+            for width in WIDTHS:
+                browser.width(width)
+                left, over, cut = browser.run(WIDE)
+                place = f"{file.name} in a window of {width} pixels"
+                if over > 0:
+                    wrong.append(f"{place} is wider than it by {over}")
+                wrong += [f"{place}: this ends at {one}" for one in cut]
+                if left != lefts.setdefault(width, left):
+                    wrong.append(f"{place}: the list of pages begins at {left}, on other pages at {lefts[width]}")
             broken = browser.run("[...document.images].filter(one => one.complete && !one.naturalWidth).map(one => one.src)")
             wrong += [f"{file.name}: no picture {one}" for one in broken]
+        print(f"{len(WIDTHS)} widths of each page")
         wrong += accessible(browser, site)
         thrown = [event["params"]["exceptionDetails"] for event in browser.events if event.get("method") == "Runtime.exceptionThrown"]
         thrown = [one.get("exception", {}).get("description") or one["text"] for one in thrown]
