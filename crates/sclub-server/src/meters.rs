@@ -78,6 +78,8 @@ pub struct Meters {
     pub not_journaled: Counter,
     /// Decisions that will get no assumed reward, because too many wait.
     pub unanswered_dropped: Counter,
+    /// Rewards assumed because none came in time.
+    pub rewards_assumed: Counter,
     rewards_equal: Gauge,
     unanswered: Gauge,
     decisions: Counter,
@@ -234,6 +236,7 @@ impl Meters {
                 "Decisions not recorded in the journal: the buffer was full, or the page was refused. They still accept a reward"),
             unanswered_dropped: counter("sclub_unanswered_dropped_total",
                 "Decisions whose items will get no assumed reward, because too many decisions wait"),
+            rewards_assumed: counter("sclub_rewards_assumed_total", "Rewards assumed because none came in time; they are rewards learned, too"),
             rewards_equal: gauge("sclub_rewards_equal",
                 "1 if all rewards are equal and there are at least 100: nothing can be learned from them; else 0"),
             unanswered: gauge("sclub_unanswered", "Decisions that wait for their rewards, to be given assumed ones"),

@@ -167,7 +167,10 @@ pub(super) fn export_cluster(node: Arc<Node>) -> Answer {
 fn send_end(sender: &mpsc::Sender<io::Result<Bytes>>, done: std::thread::Result<io::Result<()>>) {
     let done = done.unwrap_or_else(|_| Err(io::Error::other("it panicked")));
     if let Err(error) = done {
-        tracing::warn!(%error, "a download failed");
+        match sender.is_closed() {
+            true => tracing::debug!("a client ended a download early"),
+            false => tracing::warn!(%error, "a download failed"),
+        }
         let _ = sender.blocking_send(Err(io::Error::other("not finished")));
     }
 }

@@ -38,9 +38,55 @@ pub struct ErrorDetail {
 #[derive(Debug, Clone)]
 pub struct ErrorCode(pub Cow<'static, str>);
 
-/// The numbers of error answers of a server, by status and code.
-#[derive(Debug, Default)]
+/// All error codes, with their statuses. docs/service.md explains them.
+pub const ERROR_CODES: [(u16, &str); 35] = [
+    (400, "bad_body"),
+    (400, "bad_json"),
+    (401, "unauthorized"),
+    (403, "cross_site"),
+    (403, "forbidden"),
+    (404, "no_candidates"),
+    (404, "unknown_cluster"),
+    (404, "unknown_decision"),
+    (404, "unknown_experiment"),
+    (404, "unknown_item"),
+    (404, "unknown_path"),
+    (404, "unknown_space"),
+    (404, "unknown_user"),
+    (405, "wrong_method"),
+    (408, "timeout"),
+    (409, "answered"),
+    (409, "begun"),
+    (409, "exists"),
+    (409, "experiment_runs"),
+    (409, "other_copy"),
+    (410, "expired"),
+    (410, "forgotten"),
+    (413, "too_large"),
+    (415, "wrong_type"),
+    (421, "wrong_host"),
+    (422, "invalid"),
+    (429, "rate_limited"),
+    (500, "internal"),
+    (501, "unsupported"),
+    (503, "broken"),
+    (503, "moved"),
+    (503, "overloaded"),
+    (503, "read_only"),
+    (503, "starting"),
+    (504, "unknown_outcome"),
+];
+
+/// The numbers of error answers of a server, by status and code. Those of [`ERROR_CODES`] begin with 0.
+#[derive(Debug)]
 pub struct ErrorCounts(Mutex<BTreeMap<(u16, Cow<'static, str>), u64>>);
+
+impl Default for ErrorCounts {
+    fn default() -> Self {
+        let zeros = ERROR_CODES.map(|(status, code)| ((status, Cow::Borrowed(code)), 0));
+        Self(Mutex::new(zeros.into()))
+    }
+}
 
 impl ErrorCounts {
     /// Counts an answer, if it is an error.
@@ -56,9 +102,6 @@ impl ErrorCounts {
     /// The counts, in Prometheus' text format.
     pub fn render(&self) -> String {
         let counts = lock(&self.0);
-        if counts.is_empty() {
-            return String::new();
-        }
         let values = counts.iter().map(|((status, code), count)| {
             let labels = format!("{{status=\"{status}\",code=\"{code}\"}}");
             (labels, *count as f64)
@@ -84,8 +127,9 @@ pub struct ApiError {
 }
 
 impl ApiError {
-    /// An error of any kind.
+    /// An error of any kind. The status and the code are in [`ERROR_CODES`].
     pub fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
+        debug_assert!(ERROR_CODES.contains(&(status.as_u16(), code)), "{code}");
         Self {
             status,
             code,
@@ -290,13 +334,18 @@ mod tests {
     fn error_answers_are_counted_by_status_and_code() {
         let counts = ErrorCounts::default();
         counts.count(&Response::new(axum::body::Body::empty()));
-        assert_eq!(counts.render(), "");
+        let at_start = counts.render();
+        assert_eq!(at_start.matches("\"} 0\n").count(), ERROR_CODES.len());
         counts.count(&ApiError::bad_json("x").into_response());
         counts.count(&ApiError::overloaded("x").into_response());
         counts.count(&ApiError::bad_json("y").into_response());
         counts.count(&StatusCode::IM_A_TEAPOT.into_response());
         let text = counts.render();
-        let lines: Vec<&str> = text.lines().skip(1).collect();
+        let lines: Vec<&str> = text
+            .lines()
+            .skip(1)
+            .filter(|line| !line.ends_with(" 0"))
+            .collect();
         assert_eq!(
             lines,
             [

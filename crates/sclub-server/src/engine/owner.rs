@@ -355,7 +355,10 @@ impl Owner {
                 break;
             }
         }
+        let before = shared.read().rewards().0;
         self.commit(commit).await;
+        let learned = shared.read().rewards().0 - before;
+        shared.meters.rewards_assumed.increment(learned);
         self.assume_from = match has_more {
             true => 0,
             false => shared.clock() + MIN_BETWEEN_ASSUMED,

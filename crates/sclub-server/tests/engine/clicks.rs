@@ -33,6 +33,15 @@ fn estimate(engine: &Engine, user: &str) -> Vec<f64> {
     state.policy().unwrap().estimate(number.into()).unwrap()
 }
 
+/// The value of a counter without labels.
+fn counted(bench: &Bench, name: &str) -> u64 {
+    let text = bench.engine.render_metrics();
+    let mut values = text
+        .lines()
+        .filter_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+    values.next().unwrap()
+}
+
 fn names(shown: &Recommended) -> Vec<&str> {
     shown.items.iter().map(|(item, _)| item.as_str()).collect()
 }
@@ -54,6 +63,8 @@ fn others_get_the_reward_that_is_given_for_them() {
     );
     assert_eq!(bench.engine.state().rewards(), (3, 1.0));
     assert_eq!(bench.engine.state().rounds(), 1, "the list is one round");
+    let alone = counted(&bench, "sclub_rewards_assumed_total");
+    assert_eq!(alone, 0, "rewards for others are feedback");
 
     // A second click replaces what was assumed, in the same way or alone.
     let second = Feedback::of_item(&shown.decision, Some(items[2]), 0.5).with_others(0.0);
@@ -208,6 +219,8 @@ fn unanswered_items_get_their_reward_and_a_late_click_replaces_it() {
     assert_eq!(send(&bench, late), Ok(vec![true]));
     assert_eq!(send(&bench, late), Ok(vec![false]));
     assert_eq!(bench.engine.state().rewards(), (5, 2.0));
+    let since_start = ["sclub_rewards_total", "sclub_rewards_assumed_total"];
+    assert_eq!(since_start.map(|name| counted(&bench, name)), [4, 4]);
     // Nothing more comes after another start.
     bench = Bench::at(bench.close(), Env::real(), &unanswered());
     std::thread::sleep(std::time::Duration::from_millis(1500));

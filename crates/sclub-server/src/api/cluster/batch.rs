@@ -1,6 +1,5 @@
 //! Batches over several groups: each group gets its share, at the same time.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use axum::body::Bytes;
@@ -18,7 +17,7 @@ use crate::cluster::Node;
 use crate::cluster::call::{HttpAnswer, Route};
 use crate::cluster::node::Group;
 use crate::edge::ApiError;
-use crate::edge::error::ErrorBody;
+use crate::edge::error::{ERROR_CODES, ErrorBody};
 use crate::meters::Call;
 
 /// The entries of a batch that go to one group.
@@ -198,41 +197,15 @@ pub(super) fn error_of(answer: &HttpAnswer) -> Option<ApiError> {
     }
     let status = StatusCode::from_u16(answer.status).ok()?;
     let ErrorBody { error } = serde_json::from_slice(&answer.body).ok()?;
-    // Codes are names in the program.
-    let code: &'static str = match error.code {
-        Cow::Borrowed(code) => code,
-        Cow::Owned(code) => known_code(&code),
-    };
-    let mut own = ApiError::new(status, code, error.message);
-    own.retry_after = answer.retry_after;
-    own.field = error.field;
-    Some(own)
-}
-
-fn known_code(code: &str) -> &'static str {
-    const CODES: [&str; 19] = [
-        "bad_json",
-        "no_candidates",
-        "unknown_decision",
-        "unknown_item",
-        "unknown_user",
-        "unknown_cluster",
-        "expired",
-        "forgotten",
-        "invalid",
-        "begun",
-        "answered",
-        "other_copy",
-        "unknown_outcome",
-        "read_only",
-        "overloaded",
-        "moved",
-        "starting",
-        "too_large",
-        "internal",
-    ];
-    let known = CODES.iter().copied().find(|known| *known == code);
-    known.unwrap_or("internal")
+    // The other node may have another version, and codes that this one does not know.
+    let known = ERROR_CODES.iter().find(|(_, code)| *code == error.code);
+    Some(ApiError {
+        status,
+        code: known.map_or("internal", |(_, code)| code),
+        message: error.message,
+        field: error.field,
+        retry_after: answer.retry_after,
+    })
 }
 
 /// `feedback[1].reward` of a share is, say, `feedback[7].reward` of the batch. A share of one entry has no place.
