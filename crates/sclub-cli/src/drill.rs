@@ -6,7 +6,8 @@ use std::io::{self, BufRead, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use sclub_server::engine::{self, Verified};
@@ -14,9 +15,10 @@ use sclub_server::env::Env;
 use serde::Serialize;
 use serde_json::Value;
 use tempfile::TempDir;
+use tokio::sync::oneshot;
 
 use crate::cluster::{Source, Stop, cluster_drill};
-use crate::files::print_line;
+use crate::files::{part_of, print_line};
 use crate::keeping::{BackupArgs, backup_folder, download, explained, fetch};
 use crate::remote::{Remote, TrustArgs, block_on, call};
 use crate::serve::KEYS;
@@ -26,6 +28,9 @@ const MAX_STARTS: usize = 5;
 
 /// The number of backups of a running server that are taken until none of its events came in between.
 const MAX_BACKUPS: usize = 3;
+
+/// The time to remove the throwaway folder of a drill that is interrupted.
+const MAX_REMOVAL: Duration = Duration::from_secs(5);
 
 /// The result of a drill.
 #[derive(Debug, Serialize)]
@@ -91,26 +96,58 @@ pub struct DrillArgs {
 }
 
 impl DrillArgs {
-    /// Makes the throwaway folder. It is removed when it is dropped, whatever comes.
-    pub fn scratch(&self) -> Result<TempDir> {
+    /// Runs a drill in a throwaway folder, and prints its result. If this process is told to end, the processes of the drill end,
+    /// and the folder and the unfinished file `part` are removed: they have the data of users.
+    pub fn run<T: Serialize + Send>(
+        &self,
+        part: Option<&Path>,
+        drill: impl FnOnce(&Path) -> Result<T> + Send,
+        text: fn(&T) -> String,
+    ) -> Result<ExitCode> {
+        let done = thread::scope(|threads| {
+            block_on(async {
+                let mut stop = Stop::listen()?;
+                let scratch = self.scratch()?;
+                let folder = scratch.path().to_owned();
+                let (send, done) = oneshot::channel();
+                threads.spawn(move || send.send(drill(&folder)).is_ok());
+                tokio::select! {
+                    done = done => {
+                        let done = done.context("a bug in the drill: its thread has panicked")?;
+                        let removed = scratch.close().context("cannot remove the throwaway folder");
+                        done.and_then(|done| removed.map(|()| done))
+                    }
+                    () = stop.requested() => {
+                        let removed = remove(scratch.path(), part);
+                        let interrupted = removed.and_then(|()| bail!("the drill was interrupted"));
+                        // The thread of the drill goes on until here.
+                        match self.print(interrupted, text) {
+                            Ok(_) => {}
+                            Err(error) => eprintln!("sclub: {error:#}"),
+                        }
+                        std::process::exit(1);
+                    }
+                }
+            })
+        });
+        self.print(done, text)
+    }
+
+    /// Makes the throwaway folder. It is removed when it is dropped.
+    fn scratch(&self) -> Result<TempDir> {
         let mut maker = tempfile::Builder::new();
-        let maker = maker.prefix("sclub-drill-");
+        maker.prefix("sclub-drill-");
+        #[cfg(unix)]
+        maker.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700));
         let scratch = match &self.scratch {
             Some(folder) => maker.tempdir_in(folder),
             None => maker.tempdir(),
         };
-        let scratch =
-            scratch.context("cannot make a throwaway folder; --scratch names another place")?;
-        clean_up_on_signal(scratch.path().to_owned());
-        Ok(scratch)
+        scratch.context("cannot make a throwaway folder; --scratch names another place")
     }
 
     /// Prints the result of a drill.
-    pub fn print<T: Serialize>(
-        &self,
-        done: Result<T>,
-        text: impl FnOnce(&T) -> String,
-    ) -> Result<ExitCode> {
+    fn print<T: Serialize>(&self, done: Result<T>, text: fn(&T) -> String) -> Result<ExitCode> {
         if !self.json {
             print_line(&text(&done?));
             return Ok(ExitCode::SUCCESS);
@@ -128,11 +165,47 @@ impl DrillArgs {
     }
 }
 
+/// Ends the processes of a drill that is still running, and removes its files.
+fn remove(scratch: &Path, part: Option<&Path>) -> Result<()> {
+    let all = lock(&PROCESSES);
+    all.iter().for_each(|process| end(process));
+    // No other process is started from here on.
+    std::mem::forget(all);
+    // The drill makes files by their paths, and cannot do so in a folder with another name.
+    let mut removed = scratch.as_os_str().to_owned();
+    removed.push("-removed");
+    let removed = Path::new(&removed);
+    let begun = Instant::now();
+    let mut is_gone = false;
+    loop {
+        let _ = std::fs::rename(scratch, removed);
+        let failed = std::fs::remove_dir_all(removed).err();
+        let _ = part.map(std::fs::remove_file);
+        let was_gone = is_gone;
+        is_gone = !scratch.exists() && !removed.exists() && part.is_none_or(|part| !part.exists());
+        if is_gone && was_gone {
+            return Ok(());
+        }
+        if begun.elapsed() > MAX_REMOVAL {
+            let why = failed.map_or(String::new(), |error| format!(": {error}"));
+            bail!(
+                "the drill was interrupted; {} cannot be removed{why}",
+                scratch.display()
+            );
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// Runs a drill and prints its result.
 pub fn drill(args: &BackupArgs) -> Result<ExitCode> {
     match &args.source.from {
         Some(from) if from.is_dir() => cluster_drill(Source::Folder(from), &args.drill),
-        _ => args.drill.print(run(args), text),
+        _ => {
+            let part = args.out.as_deref().map(part_of);
+            args.drill
+                .run(part.as_deref(), |scratch| run(args, scratch), text)
+        }
     }
 }
 
@@ -167,17 +240,16 @@ fn text(drill: &Drill) -> String {
     )
 }
 
-fn run(args: &BackupArgs) -> Result<Drill> {
-    let scratch = args.drill.scratch()?;
+fn run(args: &BackupArgs, scratch: &Path) -> Result<Drill> {
     let mut seconds = Seconds::default();
     let begun = Instant::now();
-    let (file, source) = backup(args, scratch.path())?;
+    let (file, source) = backup(args, scratch)?;
     seconds.backup = begun.elapsed().as_secs_f64();
     let cannot_read = || format!("cannot read {}", file.display());
     let bytes = std::fs::metadata(&file).with_context(cannot_read)?.len();
 
     let begun = Instant::now();
-    let copy = scratch.path().join("copy");
+    let copy = scratch.join("copy");
     let opened = File::open(&file).with_context(cannot_read)?;
     let mut opened = io::BufReader::with_capacity(1 << 20, opened);
     engine::restore(&Env::real(), &mut opened, &copy).context("the backup cannot be restored")?;
@@ -187,11 +259,8 @@ fn run(args: &BackupArgs) -> Result<Drill> {
     let first = verify(&copy)?;
     seconds.verify = begun.elapsed().as_secs_f64();
     let source_hash = match source {
-        Some(source) if source.events == first.events => {
-            same("the source", &source.hash, "the copy", &first.hash)?;
-            Some(source.hash)
-        }
-        _ => None,
+        Some(source) => compare("", (source.events, source.hash), first.events, &first.hash)?,
+        None => None,
     };
 
     let begun = Instant::now();
@@ -219,9 +288,6 @@ fn run(args: &BackupArgs) -> Result<Drill> {
         verified = verify(&copy)?;
     };
     seconds.serve = begun.elapsed().as_secs_f64();
-    scratch
-        .close()
-        .context("cannot remove the throwaway folder")?;
     Ok(Drill {
         ok: true,
         bytes,
@@ -235,6 +301,30 @@ fn run(args: &BackupArgs) -> Result<Drill> {
         source_hash,
         seconds,
     })
+}
+
+/// Compares a source, by its number of events and its hash, with its backup. Returns the hash, or `None` if the backup has an event
+/// more: one was written to the log, and was not yet part of the state.
+pub fn compare(
+    group: &str,
+    source: (u64, String),
+    events: u64,
+    hash: &str,
+) -> Result<Option<String>> {
+    let (at, of_source) = source;
+    if at > events {
+        bail!("{group}the source has {at} events, and the backup has {events}");
+    }
+    if at < events {
+        return Ok(None);
+    }
+    same(
+        &format!("{group}the source"),
+        &of_source,
+        "the backup",
+        hash,
+    )?;
+    Ok(Some(of_source))
 }
 
 /// Compares two hashes.
@@ -280,10 +370,12 @@ fn backup(args: &BackupArgs, scratch: &Path) -> Result<(PathBuf, Option<Known>)>
 /// The state of a running server.
 fn known(remote: &Remote) -> Result<Known> {
     let state = get(remote, "/v1/state?hash=true")?;
-    Ok(Known {
-        events: state["events"].as_u64().unwrap_or_default(),
-        hash: state["hash"].as_str().unwrap_or_default().to_owned(),
-    })
+    let known = (state["events"].as_u64(), state["hash"].as_str());
+    let (Some(events), Some(hash)) = known else {
+        bail!("the answer to /v1/state?hash=true has no events or no hash: {state}");
+    };
+    let hash = hash.to_owned();
+    Ok(Known { events, hash })
 }
 
 /// The answer of a server, as JSON.
@@ -342,30 +434,6 @@ fn end(process: &Mutex<Child>) {
     let _ = process.wait();
 }
 
-/// If this process is told to end, ends those of the drill, and removes the throwaway folder: it has the data of users.
-fn clean_up_on_signal(folder: PathBuf) {
-    std::thread::spawn(move || {
-        let waited = block_on(async {
-            Stop::listen()?.requested().await;
-            Ok(())
-        });
-        if waited.is_ok() {
-            // No other process is started from here on.
-            let all = lock(&PROCESSES);
-            all.iter().for_each(|process| end(process));
-            let removed = std::fs::remove_dir_all(&folder);
-            eprintln!(
-                "sclub: the drill was interrupted{}",
-                match removed {
-                    Ok(()) => String::new(),
-                    Err(error) => format!("; {} cannot be removed: {error}", folder.display()),
-                }
-            );
-            std::process::exit(1);
-        }
-    });
-}
-
 /// A password that nobody else has.
 pub fn secret() -> Result<String> {
     let mut secret = [0; 16];
@@ -381,7 +449,8 @@ pub fn serve_copy(data: &Path, more: &[(&str, &str)]) -> Result<(Process, Remote
     let mut command = Command::new(std::env::current_exe().context("cannot find this program")?);
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
-        if text.starts_with("SCLUB_") || text.starts_with("OTEL_") {
+        // It must not tell systemd that the service which runs the drill is ready.
+        if text.starts_with("SCLUB_") || text.starts_with("OTEL_") || text == "NOTIFY_SOCKET" {
             command.env_remove(&name);
         }
     }

@@ -97,6 +97,9 @@ pub fn main() -> ExitCode {
         Ok(args) => args,
         Err(error) => error.exit(),
     };
+    if let Err(error) = serve::variables::check() {
+        return failed(&error);
+    }
     let outcome = match args.command {
         None => {
             print!("{WELCOME}");
@@ -139,9 +142,12 @@ pub fn main() -> ExitCode {
     };
     match outcome {
         Ok(code) => code,
-        Err(error) => {
-            eprintln!("sclub: {error:#}");
-            ExitCode::from(2)
-        }
+        Err(error) => failed(&error),
     }
+}
+
+/// Prints an error. Returns the exit code.
+fn failed(error: &anyhow::Error) -> ExitCode {
+    serve::systemd::print_error(&format!("{error:#}"));
+    ExitCode::from(2)
 }

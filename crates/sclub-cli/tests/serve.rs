@@ -249,6 +249,11 @@ fn what_is_wrong_is_named_with_where_it_comes_from() {
         error.contains("--dim") && !error.contains("environment"),
         "{error}"
     );
+    let error = refused(folder.path(), &[("SCLUB_MAX_DIM", "5000")], &[]);
+    assert!(
+        error.contains("max-dim is 5000; it must be at most 512"),
+        "{error}"
+    );
     let error = refused(folder.path(), &[("SCLUB_HOST", "a:80")], &[]);
     assert!(
         error.contains("SCLUB_HOST") && error.contains("'a:80'"),
@@ -275,8 +280,19 @@ fn a_mistyped_variable_is_refused_with_the_nearest_name() {
     ] {
         let error = refused(folder.path(), &[(mistyped, "x")], &[]);
         let expected =
-            format!("environment {mistyped}: there is no such setting; the nearest is {nearest},");
+            format!("environment {mistyped}: there is no such variable; the nearest is {nearest},");
         assert!(error.contains(&expected), "{error}");
+    }
+    // By every command.
+    for (mistyped, nearest) in [("SCLUB_KE", "SCLUB_KEY"), ("SCLUB_ULR", "SCLUB_URL")] {
+        let output = sclub(folder.path(), &[(mistyped, "x")], &["explain"]);
+        let error = text(&output.stderr);
+        let expected =
+            format!("environment {mistyped}: there is no such variable; the nearest is {nearest},");
+        assert!(
+            !output.status.success() && error.contains(&expected),
+            "{error}"
+        );
     }
     // Those of other commands, of tests, and those that Kubernetes sets for a service called sclub.
     let others = [

@@ -45,4 +45,4 @@ pub mod traces;
 
 pub use sclub_features::{description, filter};
 
-pub use serve::{ServeError, serve};
+pub use serve::{ServeError, check as check_settings, serve};

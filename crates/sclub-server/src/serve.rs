@@ -305,7 +305,10 @@ fn raise_file_limit() {
 }
 
 /// Validates the settings that are not validated elsewhere.
-pub(crate) fn check(settings: &Settings) -> Result<(), String> {
+///
+/// # Errors
+/// Names the setting, its value and what is allowed.
+pub fn check(settings: &Settings) -> Result<(), String> {
     let Settings {
         reward_min,
         reward_max,

@@ -16,9 +16,9 @@ use serde::Serialize;
 use tokio::runtime::Runtime;
 
 use super::keep::{self, Contents};
-use super::up::{MAX_START, find_server};
+use super::up::{MAX_START, find_server, quoted};
 use super::{LinkArgs, runtime};
-use crate::drill::{DrillArgs, Process, get, same, secret, serve_copy};
+use crate::drill::{DrillArgs, Process, compare, get, same, secret, serve_copy};
 use crate::files::create_private;
 
 /// The number of looks at a node whose state changes: a fit that was due at the backup takes effect after a start.
@@ -71,7 +71,7 @@ struct Seconds {
 
 /// Runs a drill and prints its result.
 pub fn cluster_drill(source: Source<'_>, args: &DrillArgs) -> Result<ExitCode> {
-    args.print(run(source, args), text)
+    args.run(None, |scratch| run(source, args, scratch), text)
 }
 
 fn text(drill: &Drill) -> String {
@@ -101,13 +101,12 @@ fn text(drill: &Drill) -> String {
     )
 }
 
-fn run(source: Source<'_>, args: &DrillArgs) -> Result<Drill> {
+fn run(source: Source<'_>, args: &DrillArgs, scratch: &Path) -> Result<Drill> {
     if let Source::Folder(folder) = source {
         keep::index(folder)?;
     }
     // Before the backup, which may take long.
     let program = find_server(args.nats_server.as_deref())?;
-    let scratch = args.scratch()?;
     let runtime = runtime()?;
     let mut seconds = Seconds::default();
 
@@ -115,7 +114,7 @@ fn run(source: Source<'_>, args: &DrillArgs) -> Result<Drill> {
     let (folder, sources) = match source {
         Source::Folder(folder) => (folder.to_owned(), BTreeMap::new()),
         Source::Cluster(link, out) => {
-            let own = scratch.path().join("backup");
+            let own = scratch.join("backup");
             let out = out.map_or(own, Path::to_owned);
             let sources = runtime.block_on(take(link, &out))?;
             (out, sources)
@@ -124,15 +123,14 @@ fn run(source: Source<'_>, args: &DrillArgs) -> Result<Drill> {
     seconds.backup = begun.elapsed().as_secs_f64();
 
     let begun = Instant::now();
-    let mut contents =
-        keep::read(&folder, scratch.path()).context("the backup cannot be restored")?;
+    let mut contents = keep::read(&folder, scratch).context("the backup cannot be restored")?;
     contents.cluster.replicas = 1;
     let groups = contents.states.iter();
     let files = groups.map(|(group, _)| fs::metadata(keep::file_of(&folder, group)));
     let bytes = files
         .map(|file| Ok(file?.len()))
         .sum::<std::io::Result<u64>>()?;
-    let nats = Nats::start(&program, &scratch.path().join("nats"), &runtime)?;
+    let nats = Nats::start(&program, &scratch.join("nats"), &runtime)?;
     runtime
         .block_on(keep::make(&nats.bus, &contents))
         .context("the backup cannot be restored")?;
@@ -142,12 +140,10 @@ fn run(source: Source<'_>, args: &DrillArgs) -> Result<Drill> {
     let mut groups = BTreeMap::new();
     for (group, restored) in &contents.states {
         let (events, hash) = (restored.state.events(), restored.state.hash());
-        let source = sources.get(group).filter(|(at, _)| *at == events);
-        if let Some((_, of_source)) = source {
-            let one = format!("{group} of the source");
-            same(&one, of_source, "of the backup", &hash)?;
-        }
-        let source_hash = source.map(|(_, hash)| hash.clone());
+        let source_hash = match sources.get(group) {
+            Some(source) => compare(&format!("{group}: "), source.clone(), events, &hash)?,
+            None => None,
+        };
         let tried = Tried {
             events,
             hash,
@@ -155,14 +151,11 @@ fn run(source: Source<'_>, args: &DrillArgs) -> Result<Drill> {
         };
         groups.insert(group.clone(), tried);
     }
-    let items = serve(&nats, &contents, &runtime, scratch.path())?;
+    let items = serve(&nats, &contents, &runtime, scratch)?;
     seconds.serve = begun.elapsed().as_secs_f64();
     drop(nats);
     let partitions = contents.states.iter().map(|(_, restored)| &restored.state);
     let users = partitions.map(|state| state.users().len() as u64).sum();
-    scratch
-        .close()
-        .context("cannot remove the throwaway folder")?;
     Ok(Drill {
         ok: true,
         bytes,
@@ -207,9 +200,9 @@ impl Nats {
         let (config, log): (PathBuf, PathBuf) = (folder.join("nats.conf"), folder.join("log"));
         // Durability is of no use in a throwaway folder.
         let text = format!(
-            "server_name: drill\nlisten: 127.0.0.1:{port}\nmax_payload: 8MB\njetstream {{ store_dir: {:?} }}\n\
+            "server_name: drill\nlisten: 127.0.0.1:{port}\nmax_payload: 8MB\njetstream {{ store_dir: {} }}\n\
              authorization {{ user: drill, password: {secret:?} }}\n",
-            folder.display().to_string(),
+            quoted(folder),
         );
         std::io::Write::write_all(&mut create_private(&config)?, text.as_bytes())?;
         let mut command = Command::new(program);

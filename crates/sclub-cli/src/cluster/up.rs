@@ -265,6 +265,12 @@ fn version(line: &str) -> Option<(u32, u32)> {
     Some((numbers.next()??, numbers.next()??))
 }
 
+/// A path as a string in the configuration of a NATS server.
+pub fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
 /// Writes the configuration of a NATS server. Returns its path.
 fn write_config(data: &Path, index: usize, clients: &[u16], routes: &[u16]) -> Result<PathBuf> {
     let name = format!("nats{}", index + 1);
@@ -275,9 +281,9 @@ fn write_config(data: &Path, index: usize, clients: &[u16], routes: &[u16]) -> R
         .map(|port| format!("nats://127.0.0.1:{port}"))
         .collect();
     let mut text = format!(
-        "server_name: {name}\nlisten: 127.0.0.1:{}\nmax_payload: 8MB\njetstream {{\n  store_dir: {:?}\n  sync_interval: always\n}}\n",
+        "server_name: {name}\nlisten: 127.0.0.1:{}\nmax_payload: 8MB\njetstream {{\n  store_dir: {}\n  sync_interval: always\n}}\n",
         clients[index],
-        folder.display().to_string(),
+        quoted(&folder),
     );
     if clients.len() > 1 {
         text.push_str(&format!(
@@ -370,6 +376,12 @@ fn new_log(data: &Path, name: &str) -> Result<(File, PathBuf)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_quotes_and_backslashes_are_escaped_for_nats() {
+        assert_eq!(quoted(Path::new("/a b/é\u{301}")), "\"/a b/é\u{301}\"");
+        assert_eq!(quoted(Path::new("c:\\\"x\"")), r#""c:\\\"x\"""#);
+    }
 
     #[test]
     fn only_the_version_of_nats_server_is_read() {

@@ -60,12 +60,21 @@ pub struct EffectiveSettings {
 impl EffectiveSettings {
     /// Puts flags over environment over file over defaults.
     pub fn new(args: &ServeArgs) -> Result<Self> {
+        Self::over(Vec::new(), args)
+    }
+
+    /// The same for a server, which exports traces: above the defaults are variables of OpenTelemetry.
+    pub fn of_server(args: &ServeArgs) -> Result<Self> {
+        Self::over(otel::settings(), args)
+    }
+
+    fn over(standard: Vec<otel::Setting>, args: &ServeArgs) -> Result<Self> {
         let mut effective = Self {
             values: Table::try_from(Settings::default())
                 .context("the defaults cannot be written as TOML")?,
             origins: Vec::new(),
         };
-        for (variable, key, value) in otel::settings() {
+        for (variable, key, value) in standard {
             effective.put(key.to_owned(), value, Origin::Standard(variable))?;
         }
         if let Some(path) = &args.config {
@@ -234,7 +243,7 @@ impl EffectiveSettings {
         match (&settings.tls_cert, &settings.tls_key) {
             (Some(_), None) => bail!("tls-cert needs tls-key; give both or neither"),
             (None, Some(_)) => bail!("tls-key needs tls-cert; give both or neither"),
-            _ => Ok(()),
+            _ => sclub_server::check_settings(settings).map_err(|error| anyhow!(error)),
         }
     }
 

@@ -3,8 +3,8 @@
 mod effective;
 mod flags;
 mod otel;
-mod systemd;
-mod variables;
+pub mod systemd;
+pub mod variables;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -96,9 +96,7 @@ impl ServeArgs {
 
 /// Serves, or prints the settings.
 pub fn serve(args: &ServeArgs) -> Result<ExitCode> {
-    let names = std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());
-    variables::check(names)?;
-    let effective = EffectiveSettings::new(args)?;
+    let effective = EffectiveSettings::of_server(args)?;
     let mut settings = effective.settings()?;
     let keys = std::env::var(KEYS).ok().filter(|keys| !keys.is_empty());
     if args.print_config {

@@ -27,8 +27,11 @@ fn is_off() -> bool {
         || variable(EXPORTER).is_some_and(|exporter| exporter == "none")
 }
 
-/// The settings that the variables give: each with its variable, its name and its value.
-pub fn settings() -> Vec<(&'static str, &'static str, Value)> {
+/// A setting that a variable gives: the variable, the name and the value.
+pub type Setting = (&'static str, &'static str, Value);
+
+/// The settings that the variables give.
+pub fn settings() -> Vec<Setting> {
     if is_off() {
         return Vec::new();
     }

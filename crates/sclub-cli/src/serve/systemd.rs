@@ -23,12 +23,26 @@ pub fn tell_ready() {
         address.and_then(|address| UnixDatagram::unbound()?.send_to_addr(b"READY=1", &address));
     if let Err(error) = sent {
         let socket = socket.display();
-        eprintln!("sclub: cannot tell systemd at {socket} that the server is ready: {error}");
+        print_error(&format!(
+            "cannot tell systemd at {socket} that the server is ready: {error}"
+        ));
     }
 }
 
 #[cfg(not(target_os = "linux"))]
 pub fn tell_ready() {}
+
+/// Prints an error, with its priority if the journal reads it.
+pub fn print_error(error: &str) {
+    let priority = match LogWriter::new().is_journal {
+        true => "<3>",
+        false => "",
+    };
+    // In the journal each line is an entry.
+    for line in format!("sclub: {error}").lines() {
+        eprintln!("{priority}{line}");
+    }
+}
 
 /// Writes lines of the log to the standard error stream, with their priority if the journal reads it.
 pub struct LogWriter {

@@ -3,9 +3,11 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
+#[cfg(target_os = "linux")]
+use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 #[cfg(target_os = "linux")]
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 #[cfg(target_os = "linux")]
 use std::time::{Duration, Instant};
 
@@ -132,14 +134,25 @@ fn a_copy_that_differs_from_its_source_does_not_pass() {
 
     let url = pretend(backup.clone(), state.to_string());
     assert!(drill(&["--url", &url], &scratch).0);
-    state["hash"] = "0123456789abcdef".into();
-    let url = pretend(backup, state.to_string());
-    let (passed, result) = drill(&["--url", &url], &scratch);
-    let error = result["error"].as_str().unwrap_or_default();
-    assert!(
-        !passed && error.contains("the source and the copy differ"),
-        "{result}"
+    let fails = |state: &Value, why: &str| {
+        let url = pretend(backup.clone(), state.to_string());
+        let (passed, result) = drill(&["--url", &url], &scratch);
+        let error = result["error"].as_str().unwrap_or_default();
+        assert!(!passed && error.contains(why), "{result}");
+    };
+    let events = state["events"].as_u64().unwrap();
+    // The backup lacks an event, perhaps because it is an old one.
+    state["events"] = (events + 1).into();
+    let lost = format!(
+        "the source has {} events, and the backup has {events}",
+        events + 1
     );
+    fails(&state, &lost);
+    state["events"] = Value::Null;
+    fails(&state, "no events");
+    state["events"] = events.into();
+    state["hash"] = "0123456789abcdef".into();
+    fails(&state, "the source and the backup differ");
 }
 
 /// The processes whose command line has a text.
@@ -160,12 +173,26 @@ fn a_drill_that_is_interrupted_leaves_no_server_and_no_data() {
     fs::create_dir(&scratch).unwrap();
     let server = Server::start(&data, &[]);
     server.ok("PUT", "/v1/items", &items(9, 4));
-    serve_rounds(&server, 5, &["a"]);
+    serve_rounds(&server, 300, &["a"]);
     assert!(server.stop().success());
-    let mut command = sclub();
-    command.args(["backup", "--drill", "--data", text(&data)]);
-    command.args(["--scratch", text(&scratch)]);
-    let mut drill = command.stderr(Stdio::piped()).spawn().unwrap();
+    let notified = folder.path().join("notify");
+    let systemd = UnixDatagram::bind(&notified).unwrap();
+    systemd.set_nonblocking(true).unwrap();
+    let start = |more: &[&str]| {
+        let mut command = sclub();
+        command.env("NOTIFY_SOCKET", &notified);
+        command.args(["backup", "--drill", "--data", text(&data)]);
+        command.args(["--scratch", text(&scratch)]).args(more);
+        command.stderr(Stdio::piped()).stdout(Stdio::piped());
+        command.spawn().unwrap()
+    };
+    let nothing_is_left = |drill: Child| {
+        let output = drill.wait_with_output().unwrap();
+        assert_eq!(processes_with(text(&scratch)), 0);
+        assert_eq!(fs::read_dir(&scratch).unwrap().count(), 0, "{output:?}");
+        output
+    };
+    let mut drill = start(&[]);
     // The server of the copy is running.
     let serves = format!(
         "serve\0--addr\0127.0.0.1:0\0--log\0error\0--data\0{}",
@@ -180,9 +207,31 @@ fn a_drill_that_is_interrupted_leaves_no_server_and_no_data() {
         );
     }
     signal(drill.id(), "TERM");
-    assert!(!drill.wait().unwrap().success());
-    assert_eq!(processes_with(text(&scratch)), 0);
-    assert_eq!(fs::read_dir(&scratch).unwrap().count(), 0);
+    let output = nothing_is_left(drill);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.stderr, b"sclub: the drill was interrupted\n");
+
+    // At any other moment.
+    let out = folder.path().join("backup");
+    for wait in (0..60).step_by(3) {
+        let drill = start(&["--json", "--out", text(&out)]);
+        std::thread::sleep(Duration::from_millis(wait));
+        signal(drill.id(), "INT");
+        let output = nothing_is_left(drill);
+        let has_ended = output.status.success();
+        if !has_ended && !output.stdout.is_empty() {
+            let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+            assert_eq!(result["error"], "the drill was interrupted");
+        }
+        assert!(
+            !folder.path().join("backup.part").exists(),
+            "{wait} ms, {output:?}"
+        );
+    }
+    // The server of a copy is not the service that runs the drill.
+    let whole = start(&[]).wait().unwrap();
+    assert!(whole.success());
+    assert!(systemd.recv(&mut [0; 9]).is_err(), "systemd was told");
 }
 
 #[test]

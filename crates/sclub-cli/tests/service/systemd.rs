@@ -74,6 +74,23 @@ fn lines_for_the_journal_have_a_priority() {
 }
 
 #[test]
+fn a_failed_start_is_an_error_in_the_journal() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log");
+    let log = File::create(&path).unwrap();
+    let about = log.metadata().unwrap();
+    let status = sclub()
+        .args(["serve", "--config", "there-is-no-such-file"])
+        .env("JOURNAL_STREAM", format!("{}:{}", about.dev(), about.ino()))
+        .stderr(log)
+        .status()
+        .unwrap();
+    assert_eq!(status.code(), Some(2));
+    let log = fs::read_to_string(path).unwrap();
+    assert!(log.starts_with("<3>sclub: cannot read"), "{log}");
+}
+
+#[test]
 fn keys_may_be_readable_by_the_service_group_only() {
     let folder = tempfile::tempdir().unwrap();
     let keys = folder.path().join("keys");

@@ -157,3 +157,14 @@ fn invalid_settings_of_traces_are_refused() {
     let bad = run(&["serve", "--otel-sample-ratio", "1.5"]);
     fails_with(&bad, "otel-sample-ratio is 1.5; it must be from 0 to 1");
 }
+
+#[test]
+fn commands_without_traces_do_not_look_at_the_variables_of_traces() {
+    let output = sclub()
+        .args(["import", "--interactions", "none.csv", "--data", "none"])
+        .env("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4317")
+        .env("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
+        .output()
+        .unwrap();
+    fails_with(&output, "none has no catalogue");
+}
