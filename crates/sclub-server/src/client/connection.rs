@@ -196,9 +196,9 @@ impl Connection {
     }
 
     async fn connect(&self) -> Result<Link, ClientError> {
-        let refused = |source| ClientError::Connect {
+        let refused = |reason| ClientError::Connect {
             url: self.url.to_string(),
-            source,
+            reason,
         };
         let address = (self.url.host.as_str(), self.url.port);
         let stream = timeout(self.timeout, TcpStream::connect(address))
@@ -214,9 +214,9 @@ impl Connection {
     }
 
     async fn secure(&self, stream: TcpStream) -> Result<TlsStream<TcpStream>, ClientError> {
-        let bad = |source| ClientError::Tls {
+        let bad = |reason| ClientError::Tls {
             url: self.url.to_string(),
-            source,
+            reason,
         };
         let Roots(config) = match &self.roots {
             Some(roots) => roots,

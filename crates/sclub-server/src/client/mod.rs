@@ -37,20 +37,20 @@ pub enum ClientError {
         why: String,
     },
     /// No server answers.
-    #[error("no server answers at {url}: {source}")]
+    #[error("no server answers at {url}: {reason}")]
     Connect {
         /// The server's URL.
         url: String,
         /// The system's error.
-        source: io::Error,
+        reason: io::Error,
     },
     /// The TLS handshake failed.
-    #[error("no secure connection to {url}: {source}")]
+    #[error("no secure connection to {url}: {reason}")]
     Tls {
         /// The server's URL.
         url: String,
         /// The system's error.
-        source: io::Error,
+        reason: io::Error,
     },
     /// The connection was lost.
     #[error("the connection broke: {0}")]

@@ -315,6 +315,8 @@ async fn only_given_certificates_are_trusted() {
     let url: Url = format!("https://localhost:{port}").parse().unwrap();
     let error = Connection::open(&url, None).await.err().unwrap();
     assert!(error.to_string().contains("--ca FILE"), "{error}");
+    // A command that prints the sources of an error too has the reason once.
+    assert!(std::error::Error::source(&error).is_none());
     let wrong = Roots::new(vec![other.cert.der().clone()]).unwrap();
     let error = Connection::open(&url, Some(&wrong)).await.err().unwrap();
     assert!(matches!(error, ClientError::Tls { .. }), "{error}");
