@@ -22,6 +22,7 @@ html_static_path = [str(ROOT / "docs/site/static")]
 html_css_files = ["site.css"]
 html_favicon = str(ROOT / "docs/site/static/favicon.svg")
 html_search_scorer = str(ROOT / "target/docs/scorer.js")
+html_show_search_summary = False  # scorer.js has the lines with the words
 html_use_index = html_domain_indices = False
 html_show_copyright = html_show_sphinx = html_copy_source = False
 html_theme_options = {"source_edit_link": "", "top_of_page_buttons": []}

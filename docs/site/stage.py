@@ -10,7 +10,6 @@ import os
 import re
 import shutil
 import sys
-from collections import Counter
 from pathlib import Path
 
 import reference
@@ -95,18 +94,31 @@ def stage(file: Path, name: str, folder: Path, orphan: bool = False) -> None:
     (folder / name).write_text(text, encoding="utf-8")
 
 
+def sections(text: str) -> list[list[str]]:
+    """The headings of a page, each with the text below it, without marks of Markdown."""
+    text = re.sub(r"\A---\n.*?\n---\n|^```\{toctree\}.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
+    found, code = [], False
+    for line in text.splitlines():
+        if line.lstrip().startswith("```"):
+            code = not code
+            continue
+        if not code:
+            line = re.sub(r"!?\[([^\]]*)\]\([^)\s]*\)", r"\1", line)
+            line = re.sub(r"[`*]|^ *\|[-:| ]*| *\|$", "", line)
+            line = re.sub(r"( \|)+ ", " – ", line).replace("\\|", "|")
+            if heading := re.match(r"#+ (.*)", line):
+                found.append([heading[1], ""])
+                continue
+        if found:
+            found[-1][1] += f" {line.strip()}"
+    return [[heading, " ".join(text.split())] for heading, text in found]
+
+
 def scorer(folder: Path) -> str:
-    """The program that ranks hits of the search, with the number of each word on each page, and what the first page says about each."""
-    counts = {}
-    for file in sorted(folder.glob("*.md")):
-        words = Counter(re.findall(r"[a-z][a-z0-9_]+", file.read_text(encoding="utf-8").lower()))
-        counts[file.stem] = {word: number for word, number in sorted(words.items()) if number > 1}
-    rows = re.findall(r"^\| \[[^\]]+\]\(([\w-]+)\.md\) \| (.*?) \|$", (folder / "index.md").read_text(encoding="utf-8"), re.MULTILINE)
-    about = {page: "sclub" for page in counts} | {page: subject.replace("`", "") for page, subject in rows}
+    """The program that ranks hits of the search, with the text of each page."""
+    texts = {file.stem: sections(file.read_text(encoding="utf-8")) for file in sorted(folder.glob("*.md"))}
     code = (ROOT / "docs/site/scorer.js").read_text(encoding="utf-8")
-    for name, value in (("COUNTS", counts), ("ABOUT", about)):
-        code = code.replace(f"{name} = {{}}", f"{name} = {json.dumps(value, separators=(',', ':'))}")
-    return code
+    return code.replace("TEXTS = {}", f"TEXTS = {json.dumps(texts, separators=(',', ':'))}")
 
 
 def main() -> None:
