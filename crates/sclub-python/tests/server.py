@@ -12,6 +12,7 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, TypeAlias, cast
@@ -198,12 +199,14 @@ class Answering:
 
     def __init__(self, *answers: tuple[int, bytes] | tuple[int, bytes, dict[str, str]]) -> None:
         self.requests: list[tuple[str, str, bytes]] = []
+        self.headers: list[Message] = []
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
             def answer(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
                 outer.requests.append((self.command, self.path, body))
+                outer.headers.append(self.headers)
                 status, said, *headers = answers[min(len(outer.requests), len(answers)) - 1]
                 self.send_response(status)
                 for name, value in (headers[0] if headers else {}).items():
@@ -212,7 +215,7 @@ class Answering:
                 self.end_headers()
                 self.wfile.write(said)
 
-            do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = answer
+            do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = do_CONNECT = answer
 
             def log_message(self, *_: object) -> None:
                 pass
@@ -230,6 +233,28 @@ class Answering:
     def __exit__(self, *_: object) -> None:
         self._server.shutdown()
         self._server.server_close()
+
+
+@contextmanager
+def beginning(answer: bytes) -> Iterator[str]:
+    """The address of a server that sends the beginning of an answer, and then nothing."""
+    callers: list[socket.socket] = []
+
+    def accept() -> None:
+        with suppress(OSError):
+            while True:
+                caller, _ = listener.accept()
+                callers.append(caller)
+                caller.recv(1 << 16)
+                caller.sendall(answer)
+
+    listener = socket.create_server(("127.0.0.1", 0))
+    threading.Thread(target=accept, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        for one in (listener, *callers):
+            _shut(one)
 
 
 class Tunnel:

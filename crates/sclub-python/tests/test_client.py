@@ -16,7 +16,7 @@ import pytest
 import sclub
 from sclub._client_attempts import Answer, Attempts, Request
 from sclub._client_calls import Calls
-from sclub._client_downloads import warn_of_missing_nodes
+from sclub._client_downloads import begin_download
 from sclub.client import (
     AsyncClient,
     Client,
@@ -585,11 +585,12 @@ def test_an_export_that_breaks_off_is_an_error(proxy: Proxy) -> None:
 
 
 def test_an_export_without_some_nodes_is_a_warning() -> None:
+    kind = {"Content-Type": "application/x-ndjson"}
     with pytest.warns(RuntimeWarning, match="not complete: node2, node3 did not"):
-        warn_of_missing_nodes({"sclub-missing-nodes": "node2, node3"})
+        begin_download("/v1/admin/export", {**kind, "sclub-missing-nodes": "node2, node3"})
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warn_of_missing_nodes({"content-type": "application/x-ndjson"})
+        begin_download("/v1/admin/export", kind)
 
 
 def test_an_export_of_nothing_is_an_empty_frame(fresh: Server) -> None:

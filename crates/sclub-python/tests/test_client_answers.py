@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import array
 import asyncio
+import enum
 import gc
 import os
 import socket
@@ -19,7 +21,7 @@ import pytest
 
 import sclub
 from sclub.client import AsyncClient, Client, ConnectionFailed, ServiceError, TimedOut, Unavailable
-from server import DRINKS, Answering, Connect, Server, connect, fresh, server
+from server import DRINKS, Answering, Connect, Server, beginning, connect, fresh, server
 
 __all__ = ["connect", "fresh", "server"]  # fixtures
 
@@ -66,10 +68,103 @@ def test_a_redirect_is_not_followed(connect: Connect) -> None:
 
 @pytest.mark.parametrize(("body", "code"), [(b'{"a": 1}\n<html>\n', "bad_answer"), (b'{"a": 1}\n{"b"', "broken")])
 def test_an_export_of_something_else_is_an_error(body: bytes, code: str, connect: Connect) -> None:
-    with Answering((200, body)) as server, connect(server.url) as client:
+    kind = {"Content-Type": "application/x-ndjson"}
+    with Answering((200, body, kind)) as server, connect(server.url) as client:
         with pytest.raises(ServiceError) as caught:
             list(client.export())
         assert caught.value.code == code
+
+
+@pytest.mark.parametrize("kind", [{"Content-Type": "text/html; charset=utf-8"}, {}])
+def test_a_page_is_no_download_and_not_ready(
+    kind: dict[str, str], connect: Connect, tmp_path: Path
+) -> None:
+    kept = tmp_path / "kept"
+    kept.write_bytes(b"a good backup")
+    with Answering((200, b"<html>log in</html>", kind)) as server, connect(server.url) as client:
+        calls = [
+            lambda: list(client.stream()),
+            lambda: list(client.export()),
+            lambda: client.backup(kept),
+            lambda: client.ready(),
+            lambda: client.wait_until_ready(5),
+        ]
+        for call in calls:
+            with pytest.raises(ServiceError, match="not one of an sclub server") as caught:
+                call()
+            assert caught.value.code == "bad_answer"
+        assert len(server.requests) == len(calls)
+    assert kept.read_bytes() == b"a good backup" and os.listdir(tmp_path) == ["kept"]
+
+
+def test_a_warning_that_is_an_error_keeps_no_connection(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("sclub.client.CONNECTIONS", "sclub._client_async.CONNECTIONS", "sclub.client.LONG"):
+        monkeypatch.setattr(name, 1)
+    headers = {"Content-Type": "application/x-ndjson", "sclub-missing-nodes": "node2"}
+    lines = b"{}\n" * 2_000_000
+    with Answering((200, lines, headers)) as server, connect(server.url, retries=0) as client:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            for _ in range(3):
+                with pytest.raises(RuntimeWarning, match="not complete"):
+                    list(client.export())
+
+
+def test_the_cause_of_an_error_does_not_show_the_key(connect: Connect) -> None:
+    with beginning(b"\0 nonsense\r\n\r\n") as url, connect(url, key="open-sesame", retries=0) as client:
+        with pytest.raises(ConnectionFailed) as caught:
+            client.state()
+        shown = repr(caught.value) + repr(caught.value.__cause__) + repr(caught.value.__context__)
+        assert "open-sesame" not in shown
+
+
+def test_members_of_an_enum_are_sent_as_their_texts(connect: Connect) -> None:
+    class Name(str, enum.Enum):
+        ANNA = "anna"
+        PHONE = "phone"
+
+    with Answering((200, b"{}")) as server, connect(server.url) as client:
+        with pytest.raises(ServiceError):
+            client.recommend(Name.ANNA, candidates=[Name.PHONE], context={"device": Name.PHONE})
+        assert server.requests[0][2] == (
+            b'{"user":"anna","k":1,"candidates":["phone"],"context":{"device":"phone"}}'
+        )
+
+
+def test_any_sequence_of_numbers_is_a_list_of_rewards(connect: Connect) -> None:
+    with Answering((200, b'{"applied": true}')) as server, connect(server.url) as client:
+        for rewards in (range(2), array.array("d", [0, 1]), np.array([0, 1]), (0, 1)):
+            client.feedback("d", rewards)
+        assert {body for _, _, body in server.requests} == {b'{"decision":"d","rewards":[0.0,1.0]}'}
+        for text in ("01", b"01"):
+            with pytest.raises(TypeError, match="reward must be a number"):
+                client.feedback("d", text)  # type: ignore[arg-type]
+
+
+def test_data_that_is_nested_too_deeply_is_refused(connect: Connect, server: Server) -> None:
+    deep: dict[str, Any] = {}
+    for _ in range(100_000):
+        deep = {"a": deep}
+    with connect(server.url) as client:
+        with pytest.raises(ValueError, match="data cannot be sent as JSON: it is nested too deeply"):
+            client.put_items([{"id": "tea", "features": [1, 0, 0], "data": deep}])
+        with pytest.raises(ValueError, match="nested too deeply"):
+            client.patch_item("tea", data=deep)
+    # Python itself would recurse to free it.
+    while deep:
+        deep = deep.pop("a")
+
+
+def test_a_whole_number_beyond_64_bits_is_no_id(connect: Connect, server: Server) -> None:
+    with connect(server.url) as client:
+        for id in (2**64 - 1, -(2**63), str(2**64)):
+            client.put_items([(id, [1, 0, 0])])
+            assert client.item_card(id)["id"] == str(id) and client.remove_item(id)
+        for id in (2**64, -(2**63) - 1, 1e22):
+            with pytest.raises(ValueError, match=r"user: an id that is a number must be from -2\^63 to 2\^64-1"):
+                client.recommend(id)
 
 
 def test_numbers_of_numpy_are_sent_wherever_json_is(connect: Connect) -> None:
@@ -148,22 +243,22 @@ def test_a_call_whose_client_is_closed_may_be_done() -> None:
         url = f"http://127.0.0.1:{deaf.getsockname()[1]}"
 
         async def work() -> None:
-            client = AsyncClient(url)
+            client = AsyncClient(url, retries=0)
             call = asyncio.create_task(client.feedback("d", 1))
             await asyncio.sleep(0.2)
             await client.close()
             with pytest.raises(ConnectionFailed) as caught:
                 await call
-            assert caught.value.may_be_done
+            assert (caught.value.code, caught.value.may_be_done) == ("closed", True)
 
         asyncio.run(work())
-        client = Client(url, timeout=0.5)
+        client = Client(url, timeout=0.5, retries=0)
         later = threading.Timer(0.2, client.close)
         later.start()
         with pytest.raises(ConnectionFailed) as caught:
             client.feedback("d", 1)
         later.join()
-        assert caught.value.may_be_done
+        assert (caught.value.code, caught.value.may_be_done) == ("closed", True)
 
 
 def test_a_client_may_be_used_in_one_event_loop_after_the_other(server: Server) -> None:

@@ -8,10 +8,12 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import aiohttp
 import pytest
 
+from sclub._client_base import CONNECTIONS
 from sclub.client import AsyncClient, Client, ConnectionFailed, TimedOut
-from server import DRINKS, OnLoop, Proxy, Server, fresh, proxy, rewards, server
+from server import DRINKS, OnLoop, Proxy, Server, beginning, fresh, proxy, rewards, server
 
 __all__ = ["fresh", "proxy", "server"]  # fixtures
 
@@ -66,6 +68,64 @@ def test_a_server_that_reads_nothing_is_a_timeout(deaf: str, size: int) -> None:
             client.patch_item("tea", data={"text": "x" * size})
         assert isinstance(caught.value, TimeoutError)
         assert (caught.value.code, caught.value.may_be_done) == ("timeout", True)
+
+
+def test_a_proxy_that_does_not_answer_is_a_timeout(
+    deaf: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("https_proxy", deaf)
+
+    async def work() -> None:
+        async with AsyncClient("https://sclub.test", retries=0, timeout=0.2) as client:
+            with pytest.raises(TimedOut) as caught:
+                await asyncio.wait_for(client.compact(timeout=0.2), 20)
+            assert (caught.value.code, caught.value.may_be_done) == ("timeout", False)
+
+    asyncio.run(work())
+
+
+LINE = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n"
+    b'9\r\n{"a": 1}\n\r\n'
+)
+
+
+def test_close_ends_calls_that_read_or_wait_for_a_connection() -> None:
+    async def work(url: str) -> None:
+        client = AsyncClient(url)
+        lines = client.export()
+        assert await anext(lines) == {"a": 1}
+        calls = [asyncio.create_task(client.feedback("d", 1)) for _ in range(CONNECTIONS + 5)]
+        calls.append(asyncio.ensure_future(anext(lines)))  # type: ignore[arg-type]
+        while len(client._open) < CONNECTIONS:
+            await asyncio.sleep(0.01)
+        await client.close()
+        ended = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), 20)
+        assert all(isinstance(one, ConnectionFailed) and one.code == "closed" for one in ended)
+        # Those without a connection sent nothing.
+        assert sum(one.may_be_done for one in ended if isinstance(one, ConnectionFailed)) == CONNECTIONS
+
+    with beginning(LINE) as url:
+        asyncio.run(work(url))
+
+
+def test_close_ends_calls_that_look_up_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work() -> None:
+        begun = asyncio.Event()
+
+        async def never(*_: object, **__: object) -> None:
+            begun.set()
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr(aiohttp.DefaultResolver, "resolve", never)
+        client = AsyncClient("http://sclub.test")
+        calls = [asyncio.create_task(client.state()) for _ in range(3)]
+        await begun.wait()
+        await client.close()
+        for one in await asyncio.gather(*calls, return_exceptions=True):
+            assert isinstance(one, ConnectionFailed) and one.code == "closed"
+
+    asyncio.run(work())
 
 
 def test_a_large_upload_arrives(fresh: Server) -> None:

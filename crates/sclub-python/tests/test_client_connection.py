@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import pickle
 import socket
@@ -38,6 +39,7 @@ from sclub.client import (
 from server import (
     DRINKS,
     REPOSITORY,
+    Answering,
     Connect,
     Proxy,
     Server,
@@ -139,7 +141,8 @@ def test_errors_of_a_server_have_their_class_and_request_id(tmp_path: Path, conn
                 client.recommend("anna", filter={"tags": ["cold"]})
             assert none.value.field == "filter"
             with pytest.raises(Invalid) as wrong:
-                client.recommend("anna", k=0)
+                client.recommend("anna", k=-1)
+            assert (wrong.value.status, wrong.value.field) == (422, "k")
             ids = {none.value.request_id, wrong.value.request_id}
             assert len(ids) == 2 and all(isinstance(id, str) and id for id in ids)
             with pytest.raises(sclub.RateLimited) as busy:
@@ -204,6 +207,7 @@ def test_a_server_of_another_kind_is_found_out() -> None:
         (" http://x", "spaces"),
         ("http://x\n", "control characters"),
         ("http://x..y", "not a valid name"),
+        ("http://1.2.3.999:1", "not a valid name"),
     ],
 )
 def test_a_url_that_cannot_be_is_refused(url: str, said: str) -> None:
@@ -311,7 +315,7 @@ def test_verify_trusts_an_authority_a_context_the_environment_or_anybody(
     with serving(tmp_path / "old", "--tls-cert", str(old), *flags[2:]) as server:
         assert is_refused(old, server.url)
         assert rewards_by(False, server.url) == 0
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError, match=r"missing\.pem"):
         connect("https://127.0.0.1:9", verify=tmp_path / "missing.pem")
 
 
@@ -351,6 +355,27 @@ def test_a_proxy_of_the_environment_is_used(
         assert len(tunnel.requests) == 2
 
 
+@pytest.mark.parametrize("scheme", ["http", "https"])
+@pytest.mark.parametrize("password", ["", "anna:secret"])
+def test_a_key_is_for_the_server_and_a_password_for_the_proxy(
+    monkeypatch: pytest.MonkeyPatch, connect: Connect, scheme: str, password: str
+) -> None:
+    with Answering((407, b"")) as proxy:
+        url = proxy.url.replace("//", f"//{password}@") if password else proxy.url
+        monkeypatch.setenv(f"{scheme}_proxy", url)
+        with connect(f"{scheme}://sclub.test", key="open-sesame", retries=0) as client:
+            with pytest.raises(ServiceError) as caught:
+                client.state()
+    (headers,) = proxy.headers
+    encoded = base64.b64encode(password.encode()).decode()
+    assert headers.get_all("Proxy-Authorization", []) == ([f"Basic {encoded}"] if password else [])
+    is_plain = scheme == "http"
+    assert headers.get_all("Authorization", []) == (["Bearer open-sesame"] if is_plain else [])
+    shown = repr(caught.value.__cause__) + repr(caught.value.__context__)
+    assert "open-sesame" not in shown and "secret" not in shown
+    assert not password or encoded not in shown
+
+
 @pytest.mark.parametrize(
     ("exceptions", "direct"),
     [
@@ -360,6 +385,7 @@ def test_a_proxy_of_the_environment_is_used(
         (".example", ["a.example", "b.a.example"]),
         (" A.example , 127.0.0.1", ["127.0.0.1:80", "a.example", "b.a.example"]),
         ("a.example:81,127.0.0.1:80", ["127.0.0.1:80"]),
+        ("a.example:80", ["a.example", "b.a.example"]),
         ("127.0.0.0/8", ["127.0.0.1:80"]),
         ("::1", ["[::1]:80"]),
         ("[::1]", ["[::1]:80"]),

@@ -182,5 +182,6 @@ def test_the_stream_ends_with_the_server_and_breaks_with_the_connection(fresh: S
 
 def test_events_are_read_whatever_they_are_like(connect: Connect) -> None:
     text = ': hello\r\nevent: change\r\ndata: {"to":\r\ndata: "é"}\r\n\r\nretry: 5\n\nevent: missed\ndata: 3\n\nevent: state\ndata: {'
-    with Answering((200, text.encode())) as server, connect(server.url) as client:
+    kind = {"Content-Type": "text/event-stream"}
+    with Answering((200, text.encode(), kind)) as server, connect(server.url) as client:
         assert list(client.stream()) == [Event("change", {"to": "é"}), Event("missed", 3)]

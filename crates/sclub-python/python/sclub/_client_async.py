@@ -16,10 +16,12 @@ from ._client_attempts import Answer, Call, Failure, Outcome, Step, Wait, answer
 from ._client_async_operator import AsyncOperator
 from ._client_base import CONNECTIONS, Verify, headers_of, proxy_of
 from ._client_calls import Asked, Given, Recommendation
-from ._client_downloads import Card, warn_of_missing_nodes
+from ._client_downloads import Card, begin_download
 from ._client_values import Context, Id, Items, Reward
 
 if TYPE_CHECKING:
+    import ssl
+
     import aiohttp
 
 T = TypeVar("T")
@@ -55,6 +57,7 @@ class AsyncClient(AsyncOperator):
         super().__init__(url, timeout, retries, verify, space)
         self._session: aiohttp.ClientSession | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._open: set[aiohttp.ClientResponse] = set()
         headers = headers_of(key)
         proxy, password = _parts_of(proxy_of(self._url))
         if urlsplit(self._url).scheme == "http":
@@ -63,24 +66,20 @@ class AsyncClient(AsyncOperator):
 
         # Only these functions and aiohttp have the key and the password of the proxy, and show neither.
         def connect() -> aiohttp.ClientSession:
-            connector = aiohttp.TCPConnector(limit=CONNECTIONS, ssl=self._trust)
-            session = aiohttp.ClientSession(headers=headers, connector=connector)
+            # Headers of a session would go to the proxy too.
+            session = aiohttp.ClientSession(connector=_connector(self._trust))
             # `Attempts` decides what is sent again, and must know of it.
             session._retry_connection = False
             return session
 
-        def send(method: str, url: yarl.URL, **how: Any) -> Awaitable[aiohttp.ClientResponse]:
-            loop = asyncio.get_running_loop()
-            if self._session is None or self._loop is not loop:
-                if self._loop is not None and self._loop is not loop and not self._loop.is_closed():
-                    raise RuntimeError(
-                        "this AsyncClient is used in another event loop; make one for each loop"
-                    )
-                # It can only be made while the event loop runs. Connections end with their loop.
-                self._session, self._loop = connect(), loop
-            return self._session.request(method, url, proxy=proxy, proxy_headers=password, **how)
+        def send(method: str, url: yarl.URL, kind: str | None, **how: Any) -> Awaitable[aiohttp.ClientResponse]:
+            assert self._session is not None
+            sent = headers if kind is None else {**headers, "Content-Type": kind}
+            return self._session.request(
+                method, url, headers=sent, proxy=proxy, proxy_headers=password, **how
+            )
 
-        self._send = send
+        self._connect, self._send = connect, send
         # Its host is ASCII.
         self._encoded_url = str(yarl.URL(self._url)).rstrip("/")
 
@@ -99,6 +98,13 @@ class AsyncClient(AsyncOperator):
         """As `Client.close`."""
         self._is_closed = True
         if self._session is not None and self._loop is asyncio.get_running_loop():
+            import aiohttp
+
+            for response in self._open:
+                # Its reader would wait for ever.
+                response.content.set_exception(aiohttp.ClientConnectionError("the client is closed"))
+            # Calls that wait for a connection wake each other.
+            self._free.release()
             await self._session.close()
 
     async def recommend(
@@ -209,35 +215,65 @@ class AsyncClient(AsyncOperator):
         import yarl
 
         seconds = self._seconds(step)
+        free = self._on_loop()
+        # Waiting for a free connection must not count as a timeout of the server.
+        await free.acquire()
+        is_kept = False
         try:
+            if self._is_closed:
+                return self._closed()
             response = await self._send(
                 step.method,
                 yarl.URL(self._encoded_url + self._path(step), encoded=True),
+                None if step.body is None else step.kind,
                 data=_body_of(step.body, seconds),
-                headers=None if step.body is None else {"Content-Type": step.kind},
-                # Waiting for a free connection must not count as a timeout of the server.
                 timeout=aiohttp.ClientTimeout(sock_connect=seconds, sock_read=seconds),
                 allow_redirects=False,
             )
-            if step.streams and 200 <= response.status < 300:
+            self._open.add(response)
+            if is_kept := step.streams and 200 <= response.status < 300:
                 return Answer(response.status, stream=response)
-            body = await response.read()
+            try:
+                body = await response.read()
+            finally:
+                self._open.discard(response)
         except (aiohttp.ClientError, asyncio.TimeoutError) as error:
             return self._failed(error)
+        finally:
+            if not is_kept:
+                free.release()
         return answer_of(response.status, body, response.headers)
 
     async def _download(self, path: str, timeout: float | None) -> AsyncGenerator[bytes, None]:
         import aiohttp
 
         response: aiohttp.ClientResponse = await self._run(self._calls.download(path, timeout))
-        warn_of_missing_nodes(response.headers)
+        free, failure = self._free, None
         try:
+            begin_download(path, response.headers)
             async for part in response.content.iter_any():
                 yield part
         except (aiohttp.ClientError, asyncio.TimeoutError) as error:
-            raise self._failed(error).error from error
+            failure = self._failed(error)
         finally:
+            self._open.discard(response)
             response.close()
+            free.release()
+        if failure is not None:
+            raise failure.error
+
+    def _on_loop(self) -> asyncio.Semaphore:
+        """The free connections. Makes a session for an event loop that is new."""
+        loop = asyncio.get_running_loop()
+        if self._session is None or self._loop is not loop:
+            if self._loop is not None and self._loop is not loop and not self._loop.is_closed():
+                raise RuntimeError(
+                    "this AsyncClient is used in another event loop; make one for each loop"
+                )
+            # It can only be made while the event loop runs. Connections end with their loop.
+            self._session, self._loop = self._connect(), loop
+            self._free = asyncio.Semaphore(CONNECTIONS)
+        return self._free
 
     def _failed(self, error: Exception) -> Failure:
         """The failure for an error of aiohttp."""
@@ -253,7 +289,33 @@ class AsyncClient(AsyncOperator):
         is_timeout = any(
             isinstance(one, asyncio.TimeoutError) for one in (error, error.__cause__)
         )
-        return self._failure(error, is_sent=not isinstance(error, before), is_timeout=is_timeout)
+        is_sent = not isinstance(error, before)
+        failure = self._failure(error, is_sent=is_sent, is_timeout=is_timeout)
+        if isinstance(error, aiohttp.ClientResponseError):
+            # It shows the headers of the request, and so the key.
+            failure.error.__cause__ = None
+        return failure
+
+
+def _connector(trust: ssl.SSLContext) -> aiohttp.TCPConnector:
+    """A connector without a limit: the client waits for free connections itself, so that it can stop waiting."""
+    import aiohttp
+
+    class Connector(aiohttp.TCPConnector):
+        async def _create_connection(
+            self, req: Any, traces: Any, timeout: aiohttp.ClientTimeout
+        ) -> Any:
+            made = super()._create_connection(req, traces, timeout)
+            try:
+                # The timeout of aiohttp itself does not cover the answer of a proxy to CONNECT.
+                return await asyncio.wait_for(made, timeout.sock_connect)
+            except asyncio.CancelledError:
+                if not self.closed:
+                    raise
+                # `close` cancels the lookup of names.
+                raise aiohttp.ClientConnectionError("the client is closed") from None
+
+    return Connector(limit=0, ssl=trust)
 
 
 def _body_of(body: bytes | None, seconds: float | None) -> Any:

@@ -83,7 +83,9 @@ class Base:
         name = type(error).__name__
         said = f"{name}: {error}" if str(error) else name
         message = f"no answer from {self._url}: {said}"
-        if _has_ssl_error(error) and not is_sent:
+        if self._is_closed:
+            code, message = "closed", "the client was closed before the answer came"
+        elif _has_ssl_error(error) and not is_sent:
             code = "tls"
         elif is_timeout:
             code = "timeout"
@@ -106,6 +108,8 @@ def _checked_space(space: str | None) -> str | None:
 
 def _checked_url(url: str) -> str:
     """The address of the server, without a slash at the end."""
+    import ipaddress
+
     if not isinstance(url, str):
         raise TypeError(f"url must be a string, not {type(url).__name__}")
     parts = urlsplit(url)
@@ -124,7 +128,9 @@ def _checked_url(url: str) -> str:
         raise ValueError(f"the port in url must be a number from 0 to 65535: {url!r}") from None
     try:
         parts.hostname.encode("idna")
-    except UnicodeError:
+        if re.fullmatch(r"\d+(\.\d+){3}", parts.hostname):
+            ipaddress.IPv4Address(parts.hostname)
+    except ValueError:
         raise ValueError(f"the host in url is not a valid name: {url!r}") from None
     return url.rstrip("/")
 
@@ -141,7 +147,8 @@ def proxy_of(url: str) -> str | None:
 
     proxies, parts = getproxies(), urlsplit(url)
     proxy = proxies.get(parts.scheme) or proxies.get("all")
-    if not proxy or _is_direct(parts.hostname or "", parts.port, proxies.get("no", "")):
+    port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    if not proxy or _is_direct(parts.hostname or "", port, proxies.get("no", "")):
         return None
     named = proxy if "://" in proxy else f"http://{proxy}"
     try:
@@ -213,7 +220,7 @@ def _trust(verify: Verify) -> ssl.SSLContext:
     if verify is True:
         named = {name: os.environ.get(f"SSL_CERT_{name}") or None for name in ("FILE", "DIR")}
         if any(named.values()):
-            return ssl.create_default_context(cafile=named["FILE"], capath=named["DIR"])
+            return _trusting(named["FILE"], named["DIR"])
         import certifi
 
         return ssl.create_default_context(cafile=certifi.where())
@@ -222,7 +229,19 @@ def _trust(verify: Verify) -> ssl.SSLContext:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
         return context
-    return ssl.create_default_context(cafile=os.fspath(verify))
+    return _trusting(os.fspath(verify))
+
+
+def _trusting(file: str | None, folder: str | None = None) -> ssl.SSLContext:
+    """A context that trusts the certificates in a file and a folder."""
+    import ssl
+
+    try:
+        return ssl.create_default_context(cafile=file, capath=folder)
+    except OSError as error:
+        # Python leaves it out.
+        error.filename = file
+        raise
 
 
 def _has_ssl_error(error: BaseException | None) -> bool:

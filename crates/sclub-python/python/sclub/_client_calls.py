@@ -28,6 +28,7 @@ from ._client_values import (
     pieces_of,
     several_of,
     to_json,
+    whole_of,
 )
 
 PIECE_BYTES = 1 << 20
@@ -217,7 +218,7 @@ class Calls(OperatorCalls):
         path = path_of("/v1/items", id, "id")
         if "features" in fields:
             fields = {**fields, "features": features_of(fields["features"], "features")}
-        request = Request("PATCH", path, repeatable=True, body=to_json(fields))
+        request = Request("PATCH", path, repeatable=True, body=to_json(json_object(fields, "fields")))
         answer = yield from self._ask(request)
         return reading(answer, card_of)
 
@@ -238,7 +239,7 @@ class Calls(OperatorCalls):
 
     def preview(self, user: Id, k: int) -> Call[Card]:
         path = f"{path_of('/v1/users', user, 'user')}/preview"
-        answer = yield from self._ask(get(path, query={"k": str(count_of(k, "k"))}))
+        answer = yield from self._ask(get(path, query={"k": str(whole_of(k, "k"))}))
         return reading(answer, card_of)
 
     def recent(self, user: Id) -> Call[list[Card]]:
@@ -282,7 +283,7 @@ def _asked(
     seen: Any = 0,
     ties: Any = "draw",
 ) -> Card:
-    asked: Card = {"user": id_of(user, f"{where}user"), "k": count_of(k, f"{where}k")}
+    asked: Card = {"user": id_of(user, f"{where}user"), "k": whole_of(k, f"{where}k")}
     if candidates is not None:
         asked["candidates"] = ids_of(candidates, f"{where}candidates")
     if items is not None:

@@ -86,8 +86,23 @@ def _parsed(text: bytes) -> Any:
         raise bad_answer(error) from error
 
 
-def warn_of_missing_nodes(headers: Mapping[str, str]) -> None:
-    """Warns if an export has no lines of some nodes of a cluster, which are not running."""
+KINDS = {
+    "/v1/admin/backup": "application/octet-stream",
+    "/v1/admin/export": "application/x-ndjson",
+    "/v1/stream": "text/event-stream",
+}
+"""Downloads and their content types."""
+
+
+def begin_download(path: str, headers: Mapping[str, str]) -> None:
+    """Raises an error if a download is not one of an sclub server.
+
+    Warns if an export has no lines of some nodes of a cluster, which are not running.
+    """
+    kind = headers.get("Content-Type", "")
+    if kind.partition(";")[0].strip().lower() != KINDS[path]:
+        wrong = TypeError(f"its content type is {kind!r} and not {KINDS[path]!r}")
+        raise bad_answer(wrong, request_id=headers.get("x-request-id"))
     nodes = headers.get("sclub-missing-nodes")
     if nodes:
         warnings.warn(

@@ -143,7 +143,8 @@ class OperatorCalls:
             pause = min(1.0, 1.5 * pause)
 
     def _check_ready(self, timeout: float | None) -> Call[None]:
-        yield from self._ask(get("/readyz", timeout=timeout, tries_again=False))
+        answer = yield from self._ask(get("/readyz", timeout=timeout, tries_again=False))
+        reading(answer, lambda said: said["ready"])
 
     def pages(
         self,

@@ -7,12 +7,12 @@ import math
 import numbers
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, SupportsIndex, TypeAlias
 
 import numpy as np
 
-Id: TypeAlias = str | int
-"""An id of a user or an item. A whole number is sent as its decimal digits."""
+Id: TypeAlias = str | SupportsIndex
+"""An id of a user or an item. A whole number of Python or NumPy is sent as its decimal digits."""
 
 Features: TypeAlias = Iterable[float]
 """The features of an item: a list, a tuple, a NumPy array."""
@@ -21,7 +21,7 @@ Features: TypeAlias = Iterable[float]
 Context: TypeAlias = Mapping[str, float | bool | str]
 """Values of context features, by name."""
 
-Reward: TypeAlias = float | Sequence[float]
+Reward: TypeAlias = float | Sequence[float] | np.ndarray[Any, np.dtype[Any]]
 """The reward of an item, or those of a list, in the order shown."""
 
 
@@ -63,16 +63,16 @@ def id_of(value: Any, name: str) -> str:
     TypeError: user must be a string or a whole number, not float: 7.5
     """
     if isinstance(value, str):
-        text = str(value)
+        text = plain_text(value)
     elif isinstance(value, (float, np.floating)) and float(value).is_integer():
         # As the server reads it: in JSON it is the same number.
-        text = str(int(value))
+        text = _digits(int(value), name)
     elif isinstance(value, _BOOLS) or not hasattr(value, "__index__"):
         kind = type(value).__name__
         shown = repr(value)[:80]
         raise TypeError(f"{name} must be a string or a whole number, not {kind}: {shown}")
     else:
-        text = str(operator.index(value))
+        text = _digits(operator.index(value), name)
     if not text:
         raise ValueError(f"{name} is empty; it must have at least one character")
     try:
@@ -80,6 +80,25 @@ def id_of(value: Any, name: str) -> str:
     except UnicodeEncodeError:
         raise ValueError(f"{name} is not valid Unicode: {text!r}") from None
     return text
+
+
+def plain_text(value: str) -> str:
+    """A text as it is sent. `str` would give the name of a member of an `Enum` of texts.
+
+    >>> from enum import Enum
+    >>> plain_text(Enum("Device", {"PHONE": "phone"}, type=str).PHONE)
+    'phone'
+    """
+    return str.__str__(value)
+
+
+def _digits(number: int, name: str) -> str:
+    """A whole number as an id. The limits are those of the server, for all clients."""
+    if not -(2**63) <= number < 2**64:
+        raise ValueError(
+            f"{name}: an id that is a number must be from -2^63 to 2^64-1; give a larger one as a string"
+        )
+    return str(number)
 
 
 def ids_of(values: Any, name: str) -> list[str]:
@@ -101,19 +120,25 @@ def several_of(values: Any, name: str, what: str) -> Iterable[Any]:
     return values
 
 
-def count_of(value: Any, name: str) -> int:
-    """A whole number that is not negative."""
+def whole_of(value: Any, name: str) -> int:
+    """A whole number."""
     if isinstance(value, _BOOLS) or not hasattr(value, "__index__"):
         raise TypeError(f"{name} must be a whole number, not {type(value).__name__}")
-    number = operator.index(value)
+    return operator.index(value)
+
+
+def count_of(value: Any, name: str) -> int:
+    """A whole number that is not negative."""
+    number = whole_of(value, name)
     if number < 0:
         raise ValueError(f"{name} is {number}; it must be 0 or more")
     return number
 
 
 def is_list(value: Any) -> bool:
-    """True for lists, tuples and arrays with a dimension."""
-    return isinstance(value, (list, tuple)) or getattr(value, "ndim", 0) > 0
+    """True for lists, tuples, ranges and other sequences, and for arrays with a dimension. A text is none."""
+    is_sequence = isinstance(value, Sequence) and not isinstance(value, (str, bytes, bytearray))
+    return is_sequence or getattr(value, "ndim", 0) > 0
 
 
 def context_of(values: Any, name: str) -> dict[str, float | bool | str]:
@@ -129,7 +154,7 @@ def context_of(values: Any, name: str) -> dict[str, float | bool | str]:
         if not isinstance(key, str):
             raise TypeError(f"{name} has the name {key!r}; names must be strings")
         if isinstance(value, str):
-            sent[key] = str(value)
+            sent[key] = plain_text(value)
         else:
             sent[key] = number_of(value, f"{name}[{key!r}]")
     return sent
@@ -221,7 +246,8 @@ def json_object(value: Any, name: str) -> dict[str, Any]:
     try:
         to_json(sent)
     except (TypeError, ValueError) as error:
-        raise type(error)(f"{name} cannot be sent as JSON: {error}") from None
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"{name} cannot be sent as JSON: {error}") from None
     return sent
 
 
@@ -359,9 +385,12 @@ def to_json(value: Any) -> bytes:
     >>> to_json({"price": np.float32(0.5), "sizes": np.array([1, 2])})
     b'{"price":0.5,"sizes":[1,2]}'
     """
-    return json.dumps(
-        value, ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=_plain
-    ).encode()
+    try:
+        return json.dumps(
+            value, ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=_plain
+        ).encode()
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
 def _plain(value: Any) -> Any:

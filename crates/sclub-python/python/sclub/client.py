@@ -25,7 +25,7 @@ from ._client_async import AsyncClient
 from ._client_attempts import Answer, Call, Failure, Outcome, Step, Wait, answer_of
 from ._client_base import CONNECTIONS, Verify, headers_of, proxy_of
 from ._client_calls import Asked, Given, Recommendation, Scored
-from ._client_downloads import Card, Event, warn_of_missing_nodes
+from ._client_downloads import Card, Event, begin_download
 from ._client_errors import (
     Conflict,
     ConnectionFailed,
@@ -465,8 +465,8 @@ class Client(Operator):
         import httpx
 
         response: httpx.Response = self._run(self._calls.download(path, timeout))
-        warn_of_missing_nodes(response.headers)
         try:
+            begin_download(path, response.headers)
             yield from response.iter_bytes()
         except httpx.RequestError as error:
             raise self._failed(error).error from error
