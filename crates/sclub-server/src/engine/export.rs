@@ -241,7 +241,7 @@ fn export(
         }
         for row in &page.rewards {
             rewarded.insert(row.number, 0);
-            if row.source == Source::Corrected {
+            if matches!(row.source, Source::Corrected | Source::Replaced(_)) {
                 corrected.insert(row.number, 0);
             }
         }

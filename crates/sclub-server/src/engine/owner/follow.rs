@@ -81,13 +81,17 @@ impl Owner {
         }
     }
 
-    /// Applies a batch that another node has written.
+    /// Applies a batch that another node has written, or this one by an append whose outcome was unknown: nobody else has taken note
+    /// of that one.
     fn apply_followed(&mut self, number: u64, bytes: &Bytes) -> Result<(), String> {
         if number <= self.shared.read().position() {
             return Ok(());
         }
         let batch = Batch::decode(bytes).map_err(|error| error.to_string())?;
         let mut effect = Effect::default();
+        let uncertain = self.uncertain.take_if(|(last, _)| *last <= number);
+        let is_own = uncertain.is_some_and(|(own, sent)| own == number && sent == *bytes);
+        let replaced = self.shared.replaced(&batch.events);
         // The journal reads what is applied.
         self.shared.log.remember(number, bytes);
         let replayed = self
@@ -99,8 +103,14 @@ impl Owner {
         let now = self.shared.env().clock.monotonic();
         let offset = batch.stamp.clock.wrapping_sub(now);
         self.shared.clock_offset.store(offset, Ordering::Relaxed);
+        if is_own {
+            self.shared.meters.learned(&effect);
+        }
         for event in &batch.events {
-            self.shared.note_seen(event);
+            match is_own {
+                true => self.shared.note(event, batch.stamp.at, &replaced),
+                false => self.shared.note_seen(event),
+            }
         }
         self.applied(number, effect);
         Ok(())
