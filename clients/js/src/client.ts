@@ -70,7 +70,7 @@ export class Client extends Operations {
    */
   async feedbackMany(feedback: Iterable<FeedbackRequest>, options: CallOptions = {}): Promise<boolean[]> {
     const given = listOf(feedback, "feedback").map(givenInBatch);
-    const answer = await this.sent("post", "/v1/feedback/batch", { body: { feedback: given } }, options, given.length > 0);
+    const answer = await this.sent("post", "/v1/feedback/batch", { body: { feedback: given } }, options);
     const { applied } = parsed<{ applied: boolean[] }>(answer, (said) => Array.isArray(said.applied));
     // A batch is applied as a whole: if the attempt without an answer did so, nothing is new now.
     return answer.isLost && !applied.includes(true) ? applied.map(() => true) : applied;
@@ -80,7 +80,8 @@ export class Client extends Operations {
    * Puts items into the catalogue, in place of those with the same ids. On a server with `--features` items may have raw fields in
    * place of `features`; `unknown_fields` of the answer names those that no feature is made of.
    *
-   * Many items are sent in several requests. If one of them fails, the items before it stay.
+   * All are checked before the first is sent. Many items are sent in several requests. If one of them fails, the items before it
+   * stay.
    */
   async putItems(items: Iterable<Item>, options: CallOptions = {}): Promise<ItemsPut> {
     const total: ItemsPut = { items: 0, changed: 0 };
@@ -144,7 +145,9 @@ export class Client extends Operations {
 
   /** The last decisions of a user, newest first, with the rewards of their items. */
   async recent(user: Id, options: CallOptions = {}): Promise<AnswerOf<"/v1/users/{id}/recent", "get">["decisions"]> {
-    return (await this.call("get", "/v1/users/{id}/recent", { path: { id: idOf(user, "user") } }, options)).decisions;
+    type Recent = AnswerOf<"/v1/users/{id}/recent", "get">;
+    const answer = await this.sent("get", "/v1/users/{id}/recent", { path: { id: idOf(user, "user") } }, options);
+    return parsed<Recent>(answer, (said) => Array.isArray(said.decisions)).decisions;
   }
 
   /** Forgets a user. Resolves to true if the user was known. */

@@ -5,15 +5,8 @@ import { type Answer, checkedLimits, download, type Outgoing, send, type Setting
 import type { AnswerOf, Arguments, CallOptions, MethodOf, Path } from "./types.js";
 import { segmentOf, toJson } from "./values.js";
 
-/** The POST calls that are idempotent. A batch without rewards is not. */
-const REPEATABLE_POSTS = new Set<Path>([
-  "/v1/recommend",
-  "/v1/recommend/batch",
-  "/v1/feedback",
-  "/v1/feedback/batch",
-  "/v1/admin/expect",
-  "/v1/admin/snapshot",
-]);
+/** The POST calls that are idempotent, besides batches of rewards. */
+const REPEATABLE_POSTS = new Set<Path>(["/v1/recommend", "/v1/recommend/batch", "/v1/feedback", "/v1/admin/expect", "/v1/admin/snapshot"]);
 
 /** Settings of a client. */
 export interface ClientOptions {
@@ -82,14 +75,8 @@ export class Connection {
   }
 
   /** The answer to a request. */
-  protected async sent(
-    method: string,
-    path: Path,
-    given: Given,
-    options: CallOptions,
-    isRepeatable = method !== "post" || REPEATABLE_POSTS.has(path),
-  ): Promise<Answer> {
-    const answer = await send(this.#settings, this.#request(method, path, given, isRepeatable), options);
+  protected async sent(method: string, path: Path, given: Given, options: CallOptions): Promise<Answer> {
+    const answer = await send(this.#settings, this.#request(method, path, given), options);
     const warning = answer.response.headers.get("x-sclub-warning");
     if (warning !== null && !this.#hasWarned) {
       this.#hasWarned = true;
@@ -98,9 +85,13 @@ export class Connection {
     return answer;
   }
 
-  /** The body of an answer, in parts. */
-  protected downloaded(path: Path, options: CallOptions): AsyncGenerator<Uint8Array, void, undefined> {
-    return download(this.#settings, this.#request("get", path, {}, true), options, (response) => {
+  /** The body of an answer with a content type, in parts. */
+  protected downloaded(path: Path, type: string, options: CallOptions): AsyncGenerator<Uint8Array, void, undefined> {
+    return download(this.#settings, this.#request("get", path, {}), options, (response) => {
+      const given = response.headers.get("content-type");
+      if (given?.split(";")[0]?.trim().toLowerCase() !== type) {
+        throw badAnswer(response, { why: `its content type is ${String(given)} and not ${type}` });
+      }
       const nodes = response.headers.get("sclub-missing-nodes");
       if (nodes === null) return;
       this.#onWarning(
@@ -109,7 +100,7 @@ export class Connection {
     });
   }
 
-  #request(method: string, path: Path, given: Given = {}, isRepeatable: boolean): Outgoing {
+  #request(method: string, path: Path, given: Given): Outgoing {
     let place = path.replace(/\{(\w+)\}/g, (_, name: string) => segmentOf(given.path?.[name], name));
     if (this.space !== undefined && !place.startsWith("/v1/spaces")) {
       place = `/v1/spaces/${this.space}${place.replace(/^\/v1/, "")}`;
@@ -123,9 +114,17 @@ export class Connection {
       url: `${this.url}${place}${query.length > 0 ? `?${search}` : ""}`,
       headers: { ...kind, ...given.headers, ...this.#headers },
       body,
-      isRepeatable,
+      isRepeatable: isRepeatable(method, path, given.body),
     };
   }
+}
+
+function isRepeatable(method: string, path: Path, body: unknown): boolean {
+  if (method.toLowerCase() !== "post") return true;
+  if (path !== "/v1/feedback/batch") return REPEATABLE_POSTS.has(path);
+  // Without rewards it is a round each time.
+  const { feedback } = (body ?? {}) as { feedback?: unknown };
+  return Array.isArray(feedback) && feedback.length > 0;
 }
 
 /** The content of an answer. `check` says whether it is one of an sclub server. */
@@ -134,7 +133,7 @@ export function parsed<T>(answer: Answer, check: (said: T) => unknown = () => tr
   try {
     said = JSON.parse(answer.text) as T;
   } catch (cause) {
-    throw badAnswer(answer.response, cause);
+    throw badAnswer(answer.response, { cause });
   }
   if (typeof said !== "object" || said === null || !check(said)) throw badAnswer(answer.response);
   return said;

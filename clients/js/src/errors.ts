@@ -112,7 +112,7 @@ export class ConnectionFailedError extends SclubError {
   }
 }
 
-/** No answer within the timeout. */
+/** No connection or no answer within the timeout. */
 export class TimedOutError extends ConnectionFailedError {
   override readonly name: string = "TimedOutError";
 }
@@ -158,10 +158,10 @@ export function errorOf(response: Response, body: string): SclubError {
 }
 
 /** The error for an answer that no sclub server gives. The request may have taken effect. */
-export function badAnswer(response: Response, cause?: unknown): SclubError {
+export function badAnswer(response: Response, { why, cause }: { why?: string; cause?: unknown } = {}): SclubError {
   const requestId = response.headers.get("x-request-id") ?? undefined;
   const parts = { status: response.status, code: "bad_answer", requestId, mayBeDone: true, cause };
-  return new SclubError("the answer is not one of an sclub server", parts);
+  return new SclubError(`the answer is not one of an sclub server${why === undefined ? "" : `: ${why}`}`, parts);
 }
 
 /** The error for a line of an answer that is not JSON; any other error is itself. */
@@ -205,6 +205,9 @@ function secondsOf(header: string | null): number | undefined {
 /** Codes of errors of Node.js at which nothing was sent. */
 const NOT_SENT = new Set(["EAI_AGAIN", "ECONNREFUSED", "EHOSTUNREACH", "ENETUNREACH", "ENOTFOUND", "UND_ERR_CONNECT_TIMEOUT"]);
 
+/** Codes of the limits that Node.js itself has, whatever the timeout of the client is. */
+const LATE = new Set(["UND_ERR_CONNECT_TIMEOUT", "UND_ERR_HEADERS_TIMEOUT", "UND_ERR_BODY_TIMEOUT"]);
+
 /** Codes of OpenSSL for certificates that are not trusted. */
 const TLS = /^ERR_(TLS|SSL)_|CERT|UNABLE_TO_|INVALID_CA|HOSTNAME_MISMATCH/;
 
@@ -228,10 +231,12 @@ export function failureOf(url: string, failed: unknown): ConnectionFailedError {
   const cause = (failed as { cause?: Cause } | undefined)?.cause ?? {};
   const code = typeof cause.code === "string" ? cause.code : "";
   const isTls = TLS.test(code);
+  const isLate = LATE.has(code);
   const isSent = !isTls && !isUnsent(cause);
-  const reason = [String(failed), cause.message, code].filter(Boolean).join(": ");
-  return new ConnectionFailedError(`no answer from ${url}: ${reason}`, {
-    code: isTls ? "tls" : isSent ? "broken" : "unreachable",
+  const reason = String(cause.message || code || failed);
+  const kind = isLate ? TimedOutError : ConnectionFailedError;
+  return new kind(`no answer from ${url}: ${reason}`, {
+    code: isTls ? "tls" : isLate ? "timeout" : isSent ? "broken" : "unreachable",
     mayBeDone: isSent,
     url,
     cause: failed,

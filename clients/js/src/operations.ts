@@ -51,7 +51,7 @@ export class Operations extends Connection {
    */
   async *stream(options: CallOptions = {}): AsyncGenerator<StreamEvent, void, undefined> {
     try {
-      yield* eventsOf(this.downloaded("/v1/stream", options));
+      yield* eventsOf(this.downloaded("/v1/stream", "text/event-stream", options));
     } catch (failed) {
       throw badAnswerOf(failed);
     }
@@ -85,7 +85,8 @@ export class Operations extends Connection {
 
   /** The spaces that the key opens. */
   async spaces(options: CallOptions = {}): Promise<Space[]> {
-    return (await this.call("get", "/v1/spaces", {}, options)).spaces;
+    const answer = await this.sent("get", "/v1/spaces", {}, options);
+    return parsed<{ spaces: Space[] }>(answer, (said) => Array.isArray(said.spaces)).spaces;
   }
 
   /** A space. */
@@ -110,7 +111,8 @@ export class Operations extends Connection {
 
   /** Sets the number of users that exist before the first round. */
   async expect(users: number, options: CallOptions = {}): Promise<number> {
-    return (await this.call("post", "/v1/admin/expect", { body: { users } }, options)).expected_users;
+    const answer = await this.sent("post", "/v1/admin/expect", { body: { users } }, options);
+    return parsed<{ expected_users: number }>(answer, (said) => typeof said.expected_users === "number").expected_users;
   }
 
   /** Removes forgotten users from the server's data folder. It is not sent again if the answer is lost. */
@@ -120,9 +122,13 @@ export class Operations extends Connection {
 
   /** Takes a snapshot, which makes the server's next start fast. Resolves to its last event; in a cluster, to that of each partition. */
   async snapshot(options: CallOptions = {}): Promise<number | Record<string, number>> {
-    const said = await this.call("post", "/v1/admin/snapshot", {}, long(options));
-    if (typeof said.at === "number") return said.at;
-    return Object.fromEntries(Object.entries(said as Record<string, { at: number }>).map(([partition, { at }]) => [partition, at]));
+    type Taken = { at: number };
+    const isOne = (said: unknown): said is Taken => typeof (said as Taken | null)?.at === "number";
+    const areAll = (said: object) => !Array.isArray(said) && Object.values(said).every(isOne);
+    const answer = await this.sent("post", "/v1/admin/snapshot", {}, long(options));
+    const said = parsed<Taken | Record<string, Taken>>(answer, (said) => isOne(said) || areAll(said));
+    if (isOne(said)) return said.at;
+    return Object.fromEntries(Object.entries(said).map(([partition, { at }]) => [partition, at]));
   }
 
   /**
@@ -131,7 +137,7 @@ export class Operations extends Connection {
    */
   async *export(options: CallOptions = {}): AsyncGenerator<ExportLine, void, undefined> {
     try {
-      for await (const { text, isWhole } of linesOf(this.downloaded("/v1/admin/export", long(options)))) {
+      for await (const { text, isWhole } of linesOf(this.downloaded("/v1/admin/export", "application/x-ndjson", long(options)))) {
         if (!isWhole) throw new ConnectionFailedError("the export broke off in the middle of a line", { code: "broken", url: this.url });
         yield JSON.parse(text) as ExportLine;
       }
@@ -150,13 +156,13 @@ export class Operations extends Connection {
    * ```
    */
   backup(options: CallOptions = {}): AsyncGenerator<Uint8Array, void, undefined> {
-    return this.downloaded("/v1/admin/backup", long(options));
+    return this.downloaded("/v1/admin/backup", "application/octet-stream", long(options));
   }
 
   /** Resolves to true if the server answers calls now. Tries once. */
   async ready(options: Omit<CallOptions, "retries"> = {}): Promise<boolean> {
     try {
-      await this.sent("get", "/readyz", {}, { ...options, retries: 0 });
+      await this.#checkReady(options);
       return true;
     } catch (error) {
       if (isPassing(error)) return false;
@@ -169,13 +175,16 @@ export class Operations extends Connection {
     const end = Date.now() + milliseconds;
     for (let pause = 20; ; pause = Math.min(1_000, 1.5 * pause)) {
       try {
-        await this.sent("get", "/readyz", {}, { ...options, timeout: Math.max(100, end - Date.now()), retries: 0 });
-        return;
+        return await this.#checkReady({ ...options, timeout: Math.max(100, end - Date.now()) });
       } catch (error) {
         if (!isPassing(error) || error.code === "tls" || Date.now() >= end) throw error;
       }
       await sleep(Math.min(pause, Math.max(0, end - Date.now())), options.signal);
     }
+  }
+
+  async #checkReady(options: CallOptions): Promise<void> {
+    parsed<{ ready: boolean }>(await this.sent("get", "/readyz", {}, { ...options, retries: 0 }), (said) => said.ready);
   }
 
   /** The entries of a list, page by page, up to `limit`. */
@@ -186,6 +195,9 @@ export class Operations extends Connection {
     options: { limit?: number } & CallOptions,
   ): Promise<T[]> {
     const { limit = 100, ...how } = options;
+    if (limit !== Infinity && !(Number.isSafeInteger(limit) && limit >= 0)) {
+      throw new TypeError(`limit is ${String(limit)}; it must be a whole number from 0 on, or Infinity`);
+    }
     const found: T[] = [];
     for (let query: Record<string, unknown> = {}; found.length < limit; ) {
       const answer = await this.sent("get", path, { query: { ...query, limit: Math.min(PAGE, limit - found.length) } }, how);

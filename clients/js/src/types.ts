@@ -4,7 +4,13 @@ import type { components, paths } from "./openapi.js";
 
 type Schemas = components["schemas"];
 
-/** The id of a user or an item. A whole number is the same id as its digits. One above 2^53 must be a text or a BigInt. */
+/** A part of a request. Its lists may be readonly. */
+type Sent<T> = T extends readonly (infer E)[] ? readonly Sent<E>[] : T extends object ? { [K in keyof T]: Sent<T[K]> } : T;
+
+/**
+ * The id of a user or an item. A whole number is the same id as its digits. One above 2^53 must be a text or a BigInt, and one
+ * that has more than 64 bits a text.
+ */
 export type Id = string | number | bigint;
 
 /** A recommendation: a `decision` and the items to show, best first. */
@@ -14,7 +20,7 @@ export type Recommendation = Schemas["RecommendResponse"];
 export type CatalogueItem = Schemas["CatalogueItem"];
 
 /** Changes of an item, or on a server with a transform its raw fields. */
-export type ItemPatch = Schemas["ItemPatch"] | RawFields;
+export type ItemPatch = Sent<Schemas["ItemPatch"]> | RawFields;
 
 /** The result of an upload of items. */
 export type ItemsPut = Schemas["ItemsPut"];
@@ -23,7 +29,7 @@ export type ItemsPut = Schemas["ItemsPut"];
 export type UserCard = Schemas["UserCard"];
 
 /** A condition of a filter: a value, a list of values, or `{any, all, none, min, max}`. */
-export type Condition = Schemas["Condition"];
+export type Condition = Sent<Schemas["Condition"]>;
 
 /** A line of the export: an item that was shown, and its reward. */
 export type ExportLine = Schemas["ExportLine"];
@@ -35,13 +41,13 @@ export type ItemFigures = Schemas["ItemFigures"];
 export type Experiment = Schemas["ExperimentCard"];
 
 /** An experiment to start. */
-export type ExperimentRequest = Schemas["ExperimentRequest"];
+export type ExperimentRequest = Sent<Schemas["ExperimentRequest"]>;
 
 /** A space. */
 export type Space = Schemas["SpaceCard"];
 
 /** Settings of a space, by their names as flags of `sclub serve`. */
-export type SpaceSettings = Schemas["SpaceSettings"];
+export type SpaceSettings = Sent<Schemas["SpaceSettings"]>;
 
 /** An event of the stream. */
 export type StreamEvent =
@@ -53,12 +59,12 @@ export type StreamEvent =
 type RecommendFields = Omit<Extract<Schemas["RecommendRequest"], { user: unknown }>, "user" | "items" | "candidates" | "exclude" | "filter">;
 
 /** Numbers: a list, or an array such as `Float32Array`. */
-export type Numbers = number[] | Float32Array | Float64Array;
+export type Numbers = readonly number[] | Float32Array | Float64Array;
 
 /** Options of `recommend`. Candidates are the whole catalogue, some of its items (`candidates`, `filter`), or `items`. */
 export type RecommendOptions = RecommendFields & { exclude?: Iterable<Id> } & (
     | { candidates?: Iterable<Id>; filter?: Record<string, Condition>; items?: never }
-    | { items: { id: Id; features: Numbers }[]; candidates?: never; filter?: never }
+    | { items: readonly { id: Id; features: Numbers }[]; candidates?: never; filter?: never }
   );
 
 /** A request of a batch: a user, or a user with options. */
@@ -79,7 +85,7 @@ export type FeedbackRequest = { decision: string | Recommendation } & RewardPart
 /** Raw fields of an item, such as title, tags and price: a server with `--features` makes features of them. */
 export interface RawFields {
   title?: string | null;
-  tags?: string[] | string | null;
+  tags?: readonly string[] | string | null;
   available?: boolean;
   data?: Record<string, unknown> | null;
   features?: never;
@@ -87,7 +93,7 @@ export interface RawFields {
 }
 
 /** An item to put into the catalogue: with its features, or with raw fields. */
-export type Item = (Omit<Schemas["ItemLine"], "id" | "features"> & { id: Id; features: Numbers }) | ({ id: Id } & RawFields);
+export type Item = (Omit<Sent<Schemas["ItemLine"]>, "id" | "features"> & { id: Id; features: Numbers }) | ({ id: Id } & RawFields);
 
 /** Options of every call. */
 export interface CallOptions {
@@ -119,9 +125,9 @@ type Part<P, Name extends string> = P extends { [N in Name]: infer V }
       : { [N in Name]?: V }
     : { [N in Name]?: never };
 type BodyPart<O> = O extends { requestBody: { content: infer C } }
-  ? { body: Json<C> }
+  ? { body: Sent<Json<C>> }
   : O extends { requestBody?: { content: infer C } }
-    ? { body?: Json<C> }
+    ? { body?: Sent<Json<C>> }
     : { body?: never };
 
 /** The arguments of a call: parts of the path, query and body. */

@@ -8,6 +8,9 @@ const PIECE_LINES = 5_000;
 
 /** An id as text. */
 export function idOf(id: Id, name: string): string {
+  if (typeof id === "bigint" && (id < -(2n ** 63n) || id >= 2n ** 64n)) {
+    throw new TypeError(`${name}: an id that is a number must be from -2^63 to 2^64-1; give a larger one as a string`);
+  }
   if (typeof id === "bigint" || (typeof id === "number" && Number.isSafeInteger(id))) return String(id);
   if (typeof id === "number" && Number.isInteger(id)) {
     throw new TypeError(`${name} is ${id}, which a number cannot hold exactly; give its digits as a text, or a BigInt`);
@@ -104,11 +107,11 @@ function decisionOf(decision: string | Recommendation, name: string): string {
   return text;
 }
 
-/** JSON without what would be lost on the way: NaN and infinities would be null, maps and sets would be empty. */
-export function toJson(value: unknown): string {
+/** JSON without what would be lost on the way: NaN and infinities would be null, maps and sets would be empty. `where` begins messages. */
+export function toJson(value: unknown, where = ""): string {
   return JSON.stringify(value, (name, part: unknown) => {
-    if (typeof part === "number") return numberOf(part, name);
-    if (part instanceof Map || part instanceof Set) throw new TypeError(`${name} is a ${part.constructor.name}, which is not JSON`);
+    if (typeof part === "number") return numberOf(part, `${where}${name}`);
+    if (part instanceof Map || part instanceof Set) throw new TypeError(`${where}${name} is a ${part.constructor.name}, which is not JSON`);
     // Arrays of numbers such as Float32Array.
     if (ArrayBuffer.isView(part) && Symbol.iterator in part) return [...(part as Float64Array)];
     return part;
@@ -116,20 +119,20 @@ export function toJson(value: unknown): string {
 }
 
 /** JSON lines in pieces of bounded size. No item is cut. */
-export function* piecesOf(items: Iterable<Item>): Generator<string, void, undefined> {
+export function piecesOf(items: Iterable<Item>): string[] {
+  const pieces: string[] = [];
   let lines: string[] = [];
   let length = 0;
-  let place = 0;
-  for (const item of items) {
-    const line = toJson({ ...item, id: idOf(item.id, `items[${place}].id`) });
+  for (const [place, item] of listOf(items, "items").entries()) {
+    const line = toJson({ ...item, id: idOf(item?.id, `items[${place}].id`) }, `items[${place}]: `);
     if (lines.length === PIECE_LINES || (lines.length > 0 && length + line.length > PIECE_LENGTH)) {
-      yield lines.join("\n");
+      pieces.push(lines.join("\n"));
       lines = [];
       length = 0;
     }
     lines.push(line);
     length += line.length + 1;
-    place += 1;
   }
-  if (lines.length > 0) yield lines.join("\n");
+  if (lines.length > 0) pieces.push(lines.join("\n"));
+  return pieces;
 }

@@ -9,7 +9,12 @@ import test from "node:test";
 import * as all from "sclub-client";
 import { Client, ConnectionFailedError, InternalError, RateLimitedError, SclubError, TimedOutError, UnavailableError } from "sclub-client";
 
-import { answering, failed, folder, serve } from "./server.js";
+import { answering, failed, folder, nowhere, serve } from "./server.js";
+
+/** The result of a download. */
+async function allOf(parts) {
+  for await (const _ of parts);
+}
 
 const BAD = ["<html>", "", "null", "{}", "[]", '{"applied": 1}', '{"appl'];
 
@@ -32,6 +37,29 @@ test("after an answer of something else, the call may be done", async (t) => {
       assert.deepEqual([error.code, error.status, error.requestId, error.mayBeDone], ["bad_answer", 200, "r1", true], body);
     }
     assert(server.requests.length <= calls.length);
+  }
+});
+
+test("a page is no download, not ready, and has no field of an answer", async (t) => {
+  const calls = (client) => [
+    () => allOf(client.stream()),
+    () => allOf(client.export()),
+    () => allOf(client.backup()),
+    () => client.ready(),
+    () => client.waitUntilReady(5_000),
+    () => client.snapshot(),
+    () => client.spaces(),
+    () => client.recent("anna"),
+    () => client.expect(3),
+  ];
+  for (const [body, type] of [["<html>log in</html>", "text/html"], ["[]", "application/json"], ['{"ready": false, "at": "7"}', ""]]) {
+    const server = await answering(t, [200, body, type === "" ? {} : { "content-type": type }]);
+    const client = new Client({ url: server.url });
+    for (const call of calls(client)) {
+      const error = await failed(call(), SclubError);
+      assert.deepEqual([error.code, error.status], ["bad_answer", 200], `${call} ${body}`);
+    }
+    assert.equal(server.requests.length, calls(client).length);
   }
 });
 
@@ -108,11 +136,16 @@ test("what is sent again", async (t) => {
       assert.equal(server.requests.length, times, `${JSON.stringify(first)} ${feedback.length}`);
     }
   }
-  for (const call of [(client) => client.compact(), (client) => client.startExperiment({}), (client) => client.endExperiment("e", "a")]) {
+  const empty = (client) => client.call("post", "/v1/feedback/batch", { body: { feedback: [] } });
+  const shouted = (client) => client.call("POST", "/v1/admin/compact", {});
+  for (const call of [empty, shouted, (client) => client.compact(), (client) => client.startExperiment({}), (client) => client.endExperiment("e", "a")]) {
     const server = await answering(t, drop, [200, {}]);
     assert.equal((await failed(call(new Client({ url: server.url })), ConnectionFailedError)).mayBeDone, true);
     assert.equal(server.requests.length, 1);
   }
+  const batch = await answering(t, drop, [200, { applied: [true] }]);
+  await new Client({ url: batch.url }).call("post", "/v1/feedback/batch", { body: { feedback: [{ decision: "d", reward: 1 }] } });
+  assert.equal(batch.requests.length, 2);
   const soon = await answering(t, busy(429, "rate_limited", new Date(Date.now() + 30_000).toUTCString()));
   const { retryAfter } = await failed(new Client({ url: soon.url, retries: 0 }).state(), RateLimitedError);
   assert(retryAfter > 25 && retryAfter <= 30, String(retryAfter));
@@ -135,6 +168,9 @@ test("what is known of a failed connection", async () => {
     [undefined, "broken", true, 1],
     [{ code: "CERT_HAS_EXPIRED" }, "tls", false, 1],
     [{ code: "ERR_TLS_CERT_ALTNAME_INVALID" }, "tls", false, 1],
+    [{ code: "UND_ERR_CONNECT_TIMEOUT" }, "timeout", false, 3],
+    [{ code: "UND_ERR_HEADERS_TIMEOUT" }, "timeout", true, 1],
+    [{ code: "UND_ERR_BODY_TIMEOUT" }, "timeout", true, 1],
   ];
   for (const [cause, code, mayBeDone, times] of table) {
     let sent = 0;
@@ -142,9 +178,13 @@ test("what is known of a failed connection", async () => {
       sent += 1;
       throw new TypeError("fetch failed", { cause });
     };
-    const error = await failed(new Client({ url: "http://127.0.0.1:8080", fetch, retries: 2 }).feedbackMany([]), ConnectionFailedError);
+    const kind = code === "timeout" ? TimedOutError : ConnectionFailedError;
+    const error = await failed(new Client({ url: "http://127.0.0.1:8080", fetch, retries: 2 }).feedbackMany([]), kind);
     assert.deepEqual([error.code, error.mayBeDone, sent], [code, mayBeDone, times], JSON.stringify(cause));
   }
+  const url = await nowhere();
+  const { message } = await failed(new Client({ url, retries: 0 }).state(), ConnectionFailedError);
+  assert.equal(message, `no answer from ${url}/v1/state: connect ECONNREFUSED ${new URL(url).host}`);
 });
 
 test("long timeouts do not end at once", async (t) => {
@@ -162,7 +202,7 @@ test("what cannot be sent is a TypeError, and nothing is sent", async (t) => {
   const client = new Client({ url });
   const secret = "open sesame";
   const bad = [
-    ...[1.5, NaN, "", null, undefined, true, 2 ** 53, "\ud800", new Date(), ["a"]].map((id) => () => client.recommend(id)),
+    ...[1.5, NaN, "", null, undefined, true, 2 ** 53, 2n ** 64n, -(2n ** 63n) - 1n, "\ud800", new Date(), ["a"]].map((id) => () => client.recommend(id)),
     ...["1", true, null, undefined, NaN, [NaN], ["1"], {}, { reward: "1" }, { rewards: 1 }, { others: Infinity }].map((reward) => () => client.feedback("d", reward)),
     ...[undefined, null, {}, 7].map((decision) => () => client.feedback(decision, 1)),
     () => client.feedback("d", { reward: 1, item: 1.5 }),
@@ -174,6 +214,7 @@ test("what cannot be sent is a TypeError, and nothing is sent", async (t) => {
     () => client.recommend("anna", { exclude: [null] }),
     () => client.recommend("anna", { items: [{ features: [1] }] }),
     () => client.putItems([{ features: [1] }]),
+    () => client.putItems([null]),
     () => client.putItems([{ id: "tea", features: [1], data: { sizes: new Set([1]) } }]),
     () => client.putItems([{ id: "tea", features: new Float32Array([NaN]) }]),
     () => client.call("get", "/v1/items/{id}", {}),
@@ -189,15 +230,22 @@ test("what cannot be sent is a TypeError, and nothing is sent", async (t) => {
   assert.equal(server.requests.length, 0);
 });
 
+test("a wrong item is named, and no item is sent", async (t) => {
+  const server = await answering(t, [200, { items: 5_000, changed: 5_000 }]);
+  const items = Array.from({ length: 5_003 }, (_, id) => ({ id, features: [1, id === 5_001 ? NaN : 0] }));
+  assert.match((await failed(new Client({ url: server.url }).putItems(items), TypeError)).message, /^items\[5001\]: /);
+  assert.equal(server.requests.length, 0);
+});
+
 test("whole numbers, sets and arrays of numbers are sent exactly", async (t) => {
   const server = await answering(t, [200, { decision: "d", items: [], applied: true }]);
   const client = new Client({ url: `  ${server.url}/base//  ` });
-  await client.recommend(2n ** 63n, { candidates: new Set([7, "8", 9n]), exclude: [-0], items: undefined });
+  await client.recommend(2n ** 64n - 1n, { candidates: new Set([7, "8", 9n]), exclude: [-0], items: undefined });
   await client.feedback("d", new Float32Array([0.5, 1]));
   await client.patchItem(9007199254740993n, { features: new Float64Array([0.1]), data: { at: new Date(0) } });
   const sent = server.requests.map(({ url, body }) => [url, JSON.parse(body)]);
   assert.deepEqual(sent, [
-    ["/base/v1/recommend", { user: "9223372036854775808", candidates: ["7", "8", "9"], exclude: ["0"] }],
+    ["/base/v1/recommend", { user: "18446744073709551615", candidates: ["7", "8", "9"], exclude: ["0"] }],
     ["/base/v1/feedback", { decision: "d", rewards: [0.5, 1] }],
     ["/base/v1/items/9007199254740993", { features: [0.1], data: { at: "1970-01-01T00:00:00.000Z" } }],
   ]);

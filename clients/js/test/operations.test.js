@@ -101,6 +101,11 @@ test("pages follow one another, up to the limit", async (t) => {
   const server = await answering(t, page(0, 7), [200, { clusters: [1_000], next: null }]);
   assert.equal((await new Client({ url: server.url }).clusters({ limit: 1_500 })).length, 1_001);
   assert.deepEqual(server.requests.map((request) => request.url), ["/v1/clusters?limit=1000", "/v1/clusters?after=7&limit=500"]);
+  for (const limit of [NaN, -1, 1.5, "5", -Infinity]) {
+    const client = new Client({ url: server.url });
+    for (const call of [client.clusters({ limit }), client.history({ limit })]) assert.match((await failed(call, TypeError)).message, /^limit is /);
+  }
+  assert.equal(server.requests.length, 2);
 });
 
 test("a snapshot of a cluster has a number for each partition", async (t) => {
@@ -141,13 +146,14 @@ test("a backup can be restored", async (t) => {
 });
 
 test("a download is begun again, and one that breaks off is an error", async (t) => {
+  const lined = { "content-type": "application/x-ndjson" };
   const begun = (response) => {
-    response.writeHead(200).write('{"user": "anna"}\n{"user"');
+    response.writeHead(200, lined).write('{"user": "anna"}\n{"user"');
     setTimeout(() => response.destroy(), 50);
   };
-  const cut = [200, '{"user": "anna"}\n{"user"'];
+  const cut = [200, '{"user": "anna"}\n{"user"', lined];
   const busy = [503, { error: { code: "overloaded", message: "busy" } }, { "retry-after": "0" }];
-  for (const [answers, requests, code] of [[[busy, begun], 2, "broken"], [[cut], 1, "broken"], [[[200, "{}\n<html>\n"]], 1, "bad_answer"]]) {
+  for (const [answers, requests, code] of [[[busy, begun], 2, "broken"], [[cut], 1, "broken"], [[[200, "{}\n<html>\n", lined]], 1, "bad_answer"]]) {
     const server = await answering(t, ...answers);
     const lines = new Client({ url: server.url }).export();
     await lines.next();
@@ -156,7 +162,7 @@ test("a download is begun again, and one that breaks off is an error", async (t)
   }
   // The timeout is that of each part.
   const slow = await answering(t, (response) => {
-    response.writeHead(200).write("some");
+    response.writeHead(200, { "content-type": "application/octet-stream" }).write("some");
     setTimeout(() => response.write("more"), 100);
   });
   const parts = new Client({ url: slow.url }).backup({ timeout: 1_000 });

@@ -67,6 +67,18 @@ await client.recommend(7n, { candidates: new Set(["tea", 8]), exclude: [9n] });
 await client.putItems([{ id: 7n, features: new Float32Array([1, 0]) }]);
 await client.feedback(shown, new Float64Array([0, 1]));
 
+// Readonly lists.
+const vector = [1, 0] as const;
+const tags: readonly string[] = ["hot"];
+await client.feedback(shown, vector);
+await client.feedbackMany([{ decision: shown, rewards: vector }] as const);
+await client.putItems([{ id: "tea", features: vector, tags }, { id: "mate", tags, price: 4.5 }] as const);
+await client.patchItem("tea", { features: vector, tags });
+await client.recommend("anna", { items: [{ id: "a", features: vector }] as const });
+await client.recommend("anna", { candidates: tags, exclude: tags, filter: { tags: { any: tags }, title: tags } });
+await client.call("post", "/v1/feedback", { body: { decision: "d", rewards: vector } });
+await client.startExperiment({ name: "trial", arms: [{ name: "a", policy: "sclub-soft", share: 100 }] } as const);
+
 // What operators do.
 for await (const { event, data } of client.stream()) {
   if (event === "state") data.rewards_per_second.toFixed();
