@@ -52,6 +52,7 @@ QUERIES = {
     "embedding": "features",
     "collaborative filtering": "features#what-to-put-in",
     "RecommendRequest": "http-api",
+    "constructor": "python-api",
     "AsyncClient": "python-api",
     "--explore-share": "evaluate",
     "unknown_decision": "service",

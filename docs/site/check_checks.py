@@ -14,6 +14,7 @@ from pathlib import Path
 
 import links
 from pages import ROOT, Mistake, blocks
+from run_page import DONE
 
 FOLDER = ROOT / "target/docs/mistakes"
 
@@ -34,6 +35,8 @@ BLOCKS = {
     "wrong output": (block("sh", "echo 1") + block("text", "2", "<!-- output -->"), "the page shows"),
     "wrong words beside numbers": (block("sh", "echo 1 user") + block("text", "3 items", "<!-- output: numbers vary -->"), "the page shows"),
     "exception": (block("python", "1 / 0"), "ZeroDivisionError"),
+    "exit of the process": (block("python", "import os; os._exit(0)") + block("sh", "false"), "no reason"),
+    "return": (block("sh", "return 0\nfalse"), "the commands failed"),
     "exit": (block("python", "raise SystemExit(0)"), "SystemExit"),
     "shortened command that is not there": (block("sh", "echo", "<!-- shorter: run --rounds 3 -->"), "has no command"),
     "file that does not run the page": (block("js", "x", "<!-- run by: clients/js/test/client.test.js -->"), "does not name this page"),
@@ -44,6 +47,7 @@ BLOCKS = {
     "text that is compared with nothing": (block("text", "2"), "a block of text has"),
     "block without an end": ("```sh\necho\n", "has no end"),
     "block with tildes": ("~~~sh\nfalse\n~~~\n", "begins with ```"),
+    "block by indentation": ("words\n\n    false\n", "by indentation"),
     "block in a list": ("- ```sh\n  false\n  ```\n", "begins with ```"),
     "block in a quotation": ("> ```sh\n> false\n> ```\n", "begins with ```"),
     "comment without a reason": (block("sh", "false", "<!-- not run: -->"), "says no more"),
@@ -106,7 +110,7 @@ def complaint(page: Path, sclub: str) -> str:
         [sys.executable, Path(__file__).with_name("run_page.py"), page, sclub],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, stdin=subprocess.DEVNULL,
     )  # fmt: skip
-    return textwrap.indent(done.stdout, "  ") or "no reason" if done.returncode else ""
+    return textwrap.indent(done.stdout, "  ") or "no reason" if done.returncode != DONE else ""
 
 
 def main() -> bool:

@@ -26,6 +26,8 @@ PATTERNS = ["*.md", "docs/*.md", "crates/*/README.md", "crates/*/docs/*.md", "cl
 LANGUAGES = {"sh", "python", "rust", "js", "json", "toml", "yaml", "ini", "text"}
 # Other ways to write a code block: with tildes, after a marker of a list or a quotation, by indentation with a tab.
 HIDDEN = re.compile(r"\s*(?:[-*+>]|\d+[.)])?\s*(?:~~~|(?<=[-*+>.)] )```|(?<=>)```)|\t")
+# A line that begins a code block by indentation with spaces, after an empty line and a line of text that is no part of a list.
+INDENTED, LISTED = re.compile(r" {4,}\S"), re.compile(r"\s|[-*+] |\d+[.)] ")
 MARKERS = ("not run", "output", "shorter", "part of", "run by", "body", "setup")
 
 
@@ -62,12 +64,15 @@ def without_code(text: str) -> str:
 def blocks(page: Path) -> list[Block]:
     """The blocks of a page in their order, with hidden ones."""
     found: list[Block] = []
-    marker, value = "", ""
+    marker, value, before, is_apart = "", "", "", True
     lines = page.read_text(encoding="utf-8").splitlines()
     at = 0
     while at < len(lines):
         line, start = lines[at], at + 1
         at += 1
+        if is_apart and INDENTED.match(line) and not LISTED.match(before):
+            raise Mistake(f"{page}:{start}: a code block by indentation would not be run: begin it with ```")
+        is_apart, before = not line.strip(), line if line.strip() else before
         if comment := re.match(r" *<!-- *(.*)", line):
             text = comment[1]
             while "-->" not in text and at < len(lines):

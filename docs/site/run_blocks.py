@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from pages import ROOT, Block, Mistake, blocks, pages
+from run_page import DONE
 
 RUST = """#[test]
 fn {name}() -> Result<(), Box<dyn std::error::Error>> {{
@@ -68,13 +69,14 @@ def rust(found: list[Block]) -> None:
             raise Mistake(done.stdout + done.stderr)
 
 
-def run(page: Path, sclub: str) -> tuple[Path, int, str, float]:
+def run(page: Path, sclub: str) -> tuple[Path, bool, str, float]:
+    """Whether a page failed, what it printed, and the seconds that it took."""
     began = time.monotonic()
     done = subprocess.run(
         [sys.executable, Path(__file__).with_name("run_page.py"), page, sclub],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, stdin=subprocess.DEVNULL,
     )  # fmt: skip
-    return page, done.returncode, done.stdout, time.monotonic() - began
+    return page, done.returncode != DONE, done.stdout, time.monotonic() - began
 
 
 def main() -> bool:
@@ -92,10 +94,10 @@ def main() -> bool:
     failed = 0
     with ThreadPoolExecutor(max(2, os.cpu_count() or 2)) as pool:
         compiled = pool.submit(rust, found)
-        for page, code, text, seconds in pool.map(lambda page: run(page, sclub), order):
-            print(f"{page.relative_to(ROOT)}: {work[page]} blocks, {seconds:.1f} s{'' if code == 0 else ', FAILED'}", flush=True)
-            print(text if code or "VERBOSE" in os.environ else "".join(line for line in text.splitlines(True) if line.startswith("  slow:")), end="", flush=True)
-            failed += code != 0
+        for page, has_failed, text, seconds in pool.map(lambda page: run(page, sclub), order):
+            print(f"{page.relative_to(ROOT)}: {work[page]} blocks, {seconds:.1f} s{', FAILED' if has_failed else ''}", flush=True)
+            print(text if has_failed or "VERBOSE" in os.environ else "".join(line for line in text.splitlines(True) if line.startswith("  slow:")), end="", flush=True)
+            failed += has_failed
         try:
             compiled.result()
         except Mistake as mistake:

@@ -26,6 +26,7 @@ from pathlib import Path
 import static
 from pages import ROOT, Block, Mistake, blocks
 
+DONE = 9  # the exit code if every block was run to its end; a page that ends this process has another
 LIMIT = 180  # seconds for one block: a page that hangs
 ADDRESS = re.compile(r"\b(localhost|127\.0\.0\.1|0\.0\.0\.0):(\d{4,5})\b")
 
@@ -161,9 +162,9 @@ class Runner:
 
     def sh(self, code: str) -> str:
         script = self.aside / "block.sh"
-        script.write_text(STRICT + code)
+        script.write_text(f"{STRICT}{code}\nblock_is_whole=yes\n")
         assert self.shell.stdin and self.shell.stdout
-        self.shell.stdin.write(f". {script} </dev/null; echo; echo ::done::\n")
+        self.shell.stdin.write(f"block_is_whole=; . {script} </dev/null; [ $block_is_whole ]; echo; echo ::done::\n")
         self.shell.stdin.flush()
         watchdog = threading.Timer(LIMIT, lambda: os.killpg(self.shell.pid, signal.SIGKILL))
         watchdog.start()
@@ -231,7 +232,7 @@ def too_long(*_: object) -> None:
 
 
 def main() -> int:
-    """The exit code: 1 if a block failed."""
+    """The exit code: DONE, or 1 if a block failed."""
     page, sclub = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
     found = blocks(page)
     folder = Path(tempfile.mkdtemp(prefix="sclub-docs-"))
@@ -253,7 +254,7 @@ def main() -> int:
                 print(f"{block.place}:\n{runner.as_named(runner.printed)}")
             if ran and time.monotonic() - began > 4:
                 print(f"  slow: {block.place}: {time.monotonic() - began:.1f} s")
-        return 0
+        return DONE
     finally:
         runner.close()
         os.chdir(ROOT)

@@ -6,6 +6,7 @@ const TEXTS = {};
 const WEIGHTS = { changelog: 0.4, contributing: 0.4, architecture: 0.5, algorithm: 0.7, cli: 0.5, "http-api": 0.7, "js-client": 0.8, "python-api": 0.8, "python-client": 0.8, performance: 0.8, "sclub-soft": 0.8 };
 // Pages that explain what the words of a query mean together, or a word that many pages use.
 const EXPLAINED = {
+  __proto__: null, // "constructor" is a word like any other
   "cold start": ["catalogue", "which-policy"],
   "a/b test": ["experiments"],
   "own policy": ["tutorial-researcher"],
