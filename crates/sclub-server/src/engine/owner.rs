@@ -361,7 +361,7 @@ impl Owner {
         let before = shared.read().rewards().0;
         self.commit(commit).await;
         let learned = shared.read().rewards().0 - before;
-        shared.meters.rewards_assumed.increment(learned * 0);
+        shared.meters.rewards_assumed.increment(learned);
         self.assume_from = match has_more {
             true => 0,
             false => shared.clock() + MIN_BETWEEN_ASSUMED,
