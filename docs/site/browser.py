@@ -52,7 +52,7 @@ QUERIES = {
     "embedding": "features",
     "collaborative filtering": "features#what-to-put-in",
     "RecommendRequest": "http-api",
-    "constructor": "python-api",
+    "constructor": "architecture",
     "AsyncClient": "python-api",
     "--explore-share": "evaluate",
     "unknown_decision": "service",
