@@ -95,7 +95,7 @@ class AsyncClient(AsyncOperator):
         await self.close()
 
     async def close(self) -> None:
-        """As `Client.close`."""
+        """As `Client.close`. Calls of other tasks end at once, with `ConnectionFailed`."""
         self._is_closed = True
         if self._session is not None and self._loop is asyncio.get_running_loop():
             import aiohttp

@@ -60,8 +60,14 @@ impl<'de> Visitor<'de> for OfId {
     }
 
     fn visit_f64<E: Error>(self, number: f64) -> Result<Self::Value, E> {
-        let text = whole_text(number).map(Cow::Owned);
-        text.ok_or_else(|| E::invalid_value(Unexpected::Float(number), &self))
+        match whole_text(number) {
+            Some(text) => Ok(Cow::Owned(text)),
+            // A larger number has lost digits.
+            None if number.fract() == 0.0 => Err(E::custom(
+                "an id that is a number must be from -2^63 to 2^64-1; give a larger one as a string",
+            )),
+            None => Err(E::invalid_value(Unexpected::Float(number), &self)),
+        }
     }
 }
 
@@ -88,7 +94,7 @@ impl Whole {
 
 /// A number for an error message, without hundreds of digits.
 fn shown(number: f64) -> String {
-    match number.abs() < 1e16 {
+    match number == 0.0 || (1e-5..1e16).contains(&number.abs()) {
         true => number.to_string(),
         false => format!("{number:e}"),
     }
@@ -120,18 +126,20 @@ mod tests {
             let read: GivenId<'_> = serde_json::from_str(json).unwrap();
             assert_eq!(&*read, id, "{json}");
         }
-        for json in [
-            "7.5",
-            "true",
-            "null",
-            "[7]",
-            "18446744073709551616",
-            "-9223372036854775809",
-            "1e300",
-        ] {
+        let refused = |json: &str| {
             let error = serde_json::from_str::<GivenId<'_>>(json).unwrap_err();
-            let message = error.to_string();
+            error.to_string()
+        };
+        for json in ["7.5", "true", "null", "[7]"] {
+            let message = refused(json);
             assert!(message.contains("a string or a whole number"), "{message}");
+        }
+        for json in ["18446744073709551616", "-9223372036854775809", "1e300"] {
+            let message = refused(json);
+            assert!(
+                message.starts_with("an id that is a number must be from -2^63 to 2^64-1"),
+                "{message}"
+            );
         }
     }
 
@@ -141,7 +149,15 @@ mod tests {
         for (json, number) in [("1", 1), ("5.0", 5), ("1000", 1000)] {
             assert_eq!(read(json).unwrap().within("k", 1, 1000), Ok(number));
         }
-        for json in ["0", "-1", "1.5", "1001", "1e300", "18446744073709551616"] {
+        for json in [
+            "0",
+            "-1",
+            "1.5",
+            "1001",
+            "1e300",
+            "1e-300",
+            "18446744073709551616",
+        ] {
             let refused = read(json).unwrap().within("k", 1, 1000).unwrap_err();
             let Refusal::Invalid { field, message } = refused else {
                 panic!("{refused:?}");
