@@ -182,6 +182,20 @@ def check_idle(prometheus, dashboard, values, idle):
     wait_for("alert SclubRewardsEqual", lambda: prometheus.values(alarm))
 
 
+def check_dead(prometheus, dashboard, values, dead):
+    """The panel Ready says no about a server that does not answer, and no other panel of now shows it."""
+    shown = lambda panel: [
+        sample["value"][1]
+        for target in panel["targets"]
+        for sample in prometheus.get("query", query=filled(target["expr"], values))["result"]
+        if sample["metric"].get("instance") == dead
+    ]
+    for panel in dashboard["panels"]:
+        if panel["type"] == "stat":
+            expected = ["0"] if panel["title"] == "Ready" else []
+            wait_for(f"{expected} of a dead server in the panel {panel['title']}", lambda: shown(panel) == expected)
+
+
 def variables(prometheus, dashboard):
     """The values of the dashboard's variables as Grafana fills them in, with All chosen everywhere."""
     values = {"__rate_interval": "10s", "__range": "1m"}

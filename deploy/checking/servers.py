@@ -246,6 +246,6 @@ def start_idle(work):
     """A server that nobody uses."""
     said = work / "idle.log"
     command = [SCLUB, "serve", "--addr", "127.0.0.1:0", "--data", work / "idle"]
-    start(command, said.open("w"), env=environment())
+    server = start(command, said.open("w"), env=environment())
     listens = lambda: re.search(r"listens on (\S+)", said.read_text())
-    return wait_for("idle server", listens, said)[1]
+    return server, wait_for("idle server", listens, said)[1]
