@@ -66,7 +66,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Returns the contents of the data folder, as a file for `sclub restore`.
+         * Returns the contents of the data folder, as a file for sclub restore.
          * @description Recommending and learning go on.
          */
         get: operations["backup"];
@@ -235,7 +235,7 @@ export interface paths {
         put?: never;
         /**
          * Learns the reward for an item that was shown.
-         * @description The reward is durable when the call returns.
+         * @description `decision` is that of an answer of `POST /v1/recommend`: put one in the place of the text of the example, or the answer is 404. The reward is durable when the call returns.
          */
         post: operations["feedback"];
         delete?: never;
@@ -291,7 +291,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Returns a page of the catalogue, or of the items that a search finds. */
+        /** Returns a page of the catalogue, or of the items that a search finds, in the order of the catalogue or by counts. */
         get: operations["items"];
         /**
          * Inserts items into the catalogue, or replaces those with the same ids: one JSON object a line.
@@ -337,7 +337,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Returns the nodes of the cluster, and the owner of each partition; with `hash=true` also a hash of the state of each partition that this node has, which takes time with many users. */
+        /** Returns the nodes of the cluster, and the owner of each partition; with hash=true also a hash of the state of each partition that this node has, which takes time with many users. */
         get: operations["nodes"];
         put?: never;
         post?: never;
@@ -408,7 +408,7 @@ export interface paths {
         /** Returns a space. */
         get: operations["space"];
         /**
-         * Makes a space with some settings, by their names as flags of `sclub serve`.
+         * Makes a space with some settings, by their names as flags of sclub serve.
          * @description Limits that are not given are the server's, and other settings have their defaults. A data folder that is in the place of the space already, for example from `sclub restore`, is opened. Needs a key of all spaces.
          */
         put: operations["make_space"];
@@ -430,7 +430,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Returns the state of the server; with `hash=true` also a hash of everything learned, which takes time with many users. */
+        /** Returns the state of the server; with hash=true also a hash of everything learned, which takes time with many users. */
         get: operations["state"];
         put?: never;
         post?: never;
@@ -448,7 +448,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Streams changes as they happen (`change`, each as in the history) and a summary once a second (`state`), as server-sent events.
+         * Streams changes as they happen (change, each as in the history) and a summary once a second (state), as server-sent events.
          * @description A slow client misses changes; `missed` has their number.
          */
         get: operations["stream"];
@@ -1409,6 +1409,8 @@ export interface components {
         };
         /** @description A recommendation that is not made. */
         PreviewCard: {
+            /** @description The user's arm in it. Absent if there is none. */
+            arm?: string | null;
             /**
              * Format: int64
              * @description The cluster that the user is served from; with `sclub-soft` their most probable one, or 0 if they most
@@ -1420,6 +1422,8 @@ export interface components {
              * @description The number of users in that cluster.
              */
             cluster_users: number;
+            /** @description The experiment under way. Absent if there is none. */
+            experiment?: string | null;
             /**
              * Format: double
              * @description The share of recommendations that are drawn uniformly from the catalogue instead (`--explore-share`).
@@ -2797,7 +2801,8 @@ export interface operations {
             content: {
                 /**
                  * @example {
-                 *       "decision": "the decision of a recommendation",
+                 *       "decision": "paste the decision of a recommendation",
+                 *       "others": 0,
                  *       "reward": 1
                  *     }
                  */
@@ -2969,10 +2974,14 @@ export interface operations {
                 after?: string;
                 /** @description The maximum number of entries. */
                 limit?: number;
-                /** @description Only items whose id, title or one of whose tags contains this text. Upper and lower case are the same. */
+                /** @description Only items whose id, title, one of whose tags or a text of whose `data` contains this text. Upper and lower case are the same. */
                 search?: string;
                 /** @description True to include how often each item was shown, and its rewards. */
                 counts?: boolean;
+                /** @description The count to sort by, largest first. Items that have none, such as the mean of no reward, are last. */
+                sort?: "shown" | "rewards" | "reward_rate";
+                /** @description True to sort with the smallest first. */
+                ascending?: boolean;
             };
             header?: never;
             path?: never;

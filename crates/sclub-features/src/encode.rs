@@ -146,6 +146,22 @@ impl Encoder {
         }
     }
 
+    /// A value that says something: for tags the most frequent one, for a number the mean.
+    pub fn example(&self) -> Value {
+        match self {
+            Encoder::Text { .. } => "Green tea".into(),
+            Encoder::Tags { tags, idf, .. } => {
+                let all = tags.iter().zip(idf);
+                let most = all.min_by(|a, b| a.1.total_cmp(b.1));
+                most.map(|(tag, _)| tag.as_str()).into_iter().collect()
+            }
+            Encoder::Number { mean, .. } if mean.abs() < 100.0 => {
+                ((mean * 100.0).round() / 100.0).into()
+            }
+            Encoder::Number { mean, .. } => (mean.round() as i64).into(),
+        }
+    }
+
     /// The names of the entries.
     pub fn names(&self, column: &str) -> Vec<String> {
         match self {

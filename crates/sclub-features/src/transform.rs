@@ -58,6 +58,13 @@ impl Transform {
         columns.map(|column| (&*column.name, column.encoder.kind()))
     }
 
+    /// An item without an id, for documentation: a value for each column that features are made from.
+    pub fn example(&self) -> RawItem {
+        let columns = self.columns.iter();
+        let values = columns.map(|column| (column.name.clone(), column.encoder.example()));
+        values.collect()
+    }
+
     /// The value of a field as filters need it: a number for a text in a column of numbers, a list for a text with separators
     /// in a column of tags, and otherwise the value itself. `None` if no feature is made from such a field.
     pub fn typed(&self, field: &str, value: &Value) -> Option<Value> {

@@ -48,7 +48,8 @@ fn drinks() -> String {
         .map(|n| {
             let features = [f64::from(n % 5) / 5.0, f64::from(n % 3) / 3.0, 0.5 + f64::from(n) / 100.0];
             let item = json!({"id": format!("d{n}"), "features": features, "title": format!("Drink {n}"),
-                "tags": [if n % 2 == 0 { "hot" } else { "cold" }], "available": n != 3});
+                "tags": [if n % 2 == 0 { "hot" } else { "cold" }], "available": n != 3,
+                "data": {"maker": format!("Mill {}", n % 4), "price": 4.5}});
             format!("{item}\n")
         })
         .collect()
@@ -92,6 +93,17 @@ fn an_empty_server_shows_the_first_steps_of_a_real_one() {
     browser.resize(1280, 1600);
     browser.call("Page.navigate", json!({"url": server.url}));
     browser.wait_for("document.querySelector('#key-form')?.checkVisibility()");
+    // A wrong key is not kept. Nothing is shown that is not known.
+    browser.value(
+        "(field => { field.value = 'no such key'; field.form.requestSubmit(); })(document.querySelector('#key'))",
+    );
+    browser.wait_for("document.querySelector('#key-why').innerText.includes('not kept')");
+    let kept = browser.value("sessionStorage.getItem('sclub-key')");
+    let seen = "[...document.querySelectorAll('main > *, #forget-key')].filter(part => part.checkVisibility()).length";
+    assert_eq!((kept, browser.value(seen)), (json!(null), json!(0)));
+    if let Some(axe) = &axe {
+        assert_eq!(broken(&mut browser, axe), [""; 0]);
+    }
     browser.value("sessionStorage.setItem('sclub-key', 'boss-0123456789abcdef')");
     let url = format!("{}/?space=shop", server.url.trim_end_matches('/'));
     let shown = "document.querySelector('#start').checkVisibility()";
@@ -133,7 +145,7 @@ fn the_page_shows_items_users_and_experiments_so_that_all_can_read_them() {
     server.ok("PUT", "/v1/items", &drinks());
     serve(&server, false);
     let plan = json!({"name": "which", "arms": [
-        {"name": "now", "share": 50, "policy": "sclub-soft"}, {"name": "one", "share": 50, "policy": "linucb-one"}]});
+        {"name": "control", "share": 50, "policy": "sclub-soft"}, {"name": "one", "share": 50, "policy": "linucb-one"}]});
     server.ok("POST", "/v1/experiments", &plan.to_string());
     serve(&server, false);
 
@@ -146,14 +158,16 @@ fn the_page_shows_items_users_and_experiments_so_that_all_can_read_them() {
     let url = format!("{}#user/{user}", server.url);
     let ready = "document.querySelectorAll('#next-items > li').length === 5
         && document.querySelectorAll('#recent-items > li').length > 0
-        && document.querySelectorAll('#items-card tbody tr').length === 10
-        && document.querySelector('#experiment table')";
+        && document.querySelectorAll('#items-card tbody tr').length === 11
+        && document.querySelector('#experiment table')
+        || document.querySelector('#items-card tbody [aria-expanded=\"false\"]')?.click()";
     look(&mut browser, axe.as_deref(), &url, ready);
     browser.resize(1280, 1600);
+    browser.value("document.querySelector('#items-card [aria-expanded=\"true\"]').click()");
 
     // What the user would get, and was shown, by titles. An item that is not available is not there.
     let next = browser.value(
-        "JSON.stringify([...document.querySelectorAll('#next-items .label')].map(label => label.innerText))",
+        "JSON.stringify([...document.querySelectorAll('#next-items .title')].map(title => title.innerText))",
     );
     let next: HashSet<String> = serde_json::from_str(next.as_str().unwrap()).unwrap();
     assert!(
@@ -165,6 +179,17 @@ fn the_page_shows_items_users_and_experiments_so_that_all_can_read_them() {
     assert!(
         why.contains("expected reward") && why.contains("without clusters"),
         "{why}"
+    );
+    let ids = browser.value(
+        "[...document.querySelectorAll('#next-items .label')].every(label =>
+            `d${label.querySelector('.title').innerText.slice(6)}` === label.querySelector('.muted').innerText)",
+    );
+    assert_eq!(ids, true);
+    // The arm of a user is named, also if its policy is the one in force.
+    let card = browser.text("#user-card");
+    assert!(
+        card.contains("In the experiment which, this user is in the arm control"),
+        "{card}"
     );
     let recent = server.ok("GET", "/v1/users/u1/recent", "");
     let shown = browser.text("#recent-items");
@@ -204,6 +229,68 @@ fn the_page_shows_items_users_and_experiments_so_that_all_can_read_them() {
         "(field => { field.value = 'drink 2'; field.form.requestSubmit(); })(document.querySelector('#items-search'))",
     );
     browser.wait_for("document.querySelector('#items-count').innerText === '6 items found'");
+    browser.value(
+        "(field => { field.value = 'mill 3'; field.form.requestSubmit(); })(document.querySelector('#items-search'))",
+    );
+    browser.wait_for(
+        "document.querySelector('#items-count').innerText === '6 items found'
+        && document.querySelector('#items-card tbody th').innerText.includes('d3')",
+    );
+    browser.value(
+        "(field => { field.value = ''; field.form.requestSubmit(); })(document.querySelector('#items-search'))",
+    );
+    browser.value("(size => { size.value = '25'; size.dispatchEvent(new Event('change')); })(document.querySelector('#items-size'))");
+    browser.wait_for("document.querySelectorAll('#items-card tbody tr').length === 25");
+
+    // Sorted by keys, largest first, then smallest first. The focus stays.
+    let press = |browser: &mut Browser| {
+        for kind in ["keyDown", "keyUp"] {
+            let key = json!({"type": kind, "key": "Enter", "code": "Enter", "windowsVirtualKeyCode": 13, "text": "\r"});
+            browser.call("Input.dispatchKeyEvent", key);
+        }
+    };
+    let sorted = |order: &str| {
+        format!(
+            "document.activeElement.dataset.name === 'sort shown'
+                && document.activeElement.closest('th').ariaSort === '{order}'
+                && document.querySelectorAll('#items-card tbody tr').length === 25"
+        )
+    };
+    browser.value("document.querySelector('#items-card [data-name=\"sort shown\"]').focus()");
+    for (order, is_ascending) in [("descending", false), ("ascending", true)] {
+        press(&mut browser);
+        browser.wait_for(&sorted(order));
+        let shown: Vec<u64> = rows(&mut browser)
+            .iter()
+            .map(|row| row[1].parse().unwrap())
+            .collect();
+        let is_sorted = |a: &u64, b: &u64| if is_ascending { a <= b } else { a >= b };
+        assert!(shown.is_sorted_by(is_sorted), "{order}: {shown:?}");
+    }
+    press(&mut browser);
+    browser.wait_for(&sorted("none"));
+    // The other fields of an item.
+    browser.value("document.querySelector('#items-card [data-name=\"item d3\"]').focus()");
+    press(&mut browser);
+    browser.wait_for("document.activeElement.ariaExpanded === 'true'");
+    let detail = browser.text("#items-card .detail");
+    for part in [
+        "maker",
+        "Mill 3",
+        "price",
+        "4.5",
+        "3 features",
+        "0.6, 0, 0.53",
+    ] {
+        assert!(detail.contains(part), "{part} is not in {detail}");
+    }
+    // On a phone a shadow shows where the table goes on.
+    browser.resize(390, 800);
+    let edges = "['before', 'after'].filter(edge => document.querySelector('#items-card .wide').classList.contains(edge)).join()";
+    browser.wait_for(&format!("{edges} === 'after'"));
+    browser.value("document.querySelector('#items-card .wide').scrollLeft = 9999");
+    browser.wait_for(&format!("{edges} === 'before'"));
+    browser.resize(1280, 1600);
 
     // The experiment, and figures over time that were there before the page.
     let experiment = browser.text("#experiment");
@@ -211,6 +298,8 @@ fn the_page_shows_items_users_and_experiments_so_that_all_can_read_them() {
         experiment.contains("which, running") && experiment.contains("linucb-one"),
         "{experiment}"
     );
+    let control = browser.text("#experiment tbody th");
+    assert_eq!(control, "control", "it is not said twice");
     for range in ["24h", "60d", "10m"] {
         browser.value(&format!(
             "document.querySelector('#ranges [value=\"{range}\"]').click()"
@@ -221,12 +310,27 @@ fn the_page_shows_items_users_and_experiments_so_that_all_can_read_them() {
         ));
         let pressed = browser.value("document.querySelector('#ranges [aria-pressed=true]').value");
         assert_eq!(pressed, range);
+        // A young server's charts begin at its first data, but for the least length.
+        let span =
+            browser.value("Number(document.querySelector('#chart-traffic').dataset.span) / 60000");
+        let longest = match range {
+            "10m" => 10.0,
+            "24h" => 15.0,
+            _ => 360.0,
+        };
+        assert!(span.as_f64() <= Some(longest), "{range}: {span} minutes");
     }
     browser.value("document.querySelector('#ranges [value=\"24h\"]').click()");
     browser.open(&server.url);
     browser.wait_for("document.querySelector('#chart-traffic').dataset.range === '24h'");
     browser.wait_for("document.querySelector('#chart-traffic').dataset.points > 0");
     assert_eq!(browser.errors(), Vec::<String>::new());
+    server.ok("POST", "/v1/experiments/which/end", "{\"winner\": \"one\"}");
+    browser.open(&server.url);
+    let note = browser.text("#experiment-note");
+    let (ended, time) = note.rsplit_once(" is in force since ").unwrap();
+    assert_eq!(ended, "which, ended; one");
+    assert!(time.contains(", ") && time.contains(':'), "{time}");
 
     // The words of counts: none has a fraction.
     let facts = browser.value(
@@ -249,15 +353,28 @@ fn equal_rewards_are_a_warning_with_what_to_do() {
     look(&mut browser, axe.as_deref(), &server.url, ready);
     let banner = browser.text("#banner");
     for part in [
-        "All rewards are equal",
+        "All 120 rewards so far are 1: there is nothing to learn from them.",
         "\"others\": 0",
         "--unanswered 0 --after 30m",
     ] {
         assert!(banner.contains(part), "{part} is not in {banner}");
     }
+    // Nothing is a favourite then.
+    let card = browser.text("#cluster-card");
+    assert!(card.contains("Not known: all rewards are equal."), "{card}");
     // The link leads to the call.
     browser.value("document.querySelector('#banner a').click()");
     browser.wait_for("document.querySelector('#operations-recommend-feedback.is-open') !== null");
+    // And no cluster helps.
+    let server = Server::start(&folder.path().join("soft"), &[]);
+    server.ok("PUT", "/v1/items", &drinks());
+    serve(&server, true);
+    browser.open(&server.url);
+    assert!(
+        browser
+            .text("#worth")
+            .starts_with("Not known: all rewards are equal")
+    );
 }
 
 #[test]
@@ -305,6 +422,13 @@ fn the_calls_are_described_in_the_order_of_use() {
     assert_eq!(
         calls.last().map(String::as_str),
         Some("GET /v1/admin/export")
+    );
+    // Summaries are plain text, and the introduction has an example.
+    let summaries = browser.value("[...document.querySelectorAll('.opblock-summary-description, .info')].map(part => part.innerText).join()");
+    let summaries = summaries.as_str().unwrap();
+    assert!(
+        !summaries.contains('`') && summaries.contains("{\"user\": \"anna\", \"k\": 3}"),
+        "{summaries}"
     );
     // With some calls open.
     browser.value("[...document.querySelectorAll('.opblock-summary-control')].slice(0, 7).forEach(call => call.click())");

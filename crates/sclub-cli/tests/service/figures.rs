@@ -333,13 +333,14 @@ fn a_preview_is_what_a_recommendation_would_be_and_records_nothing() {
 }
 
 #[test]
-fn items_are_found_by_id_title_and_tag() {
+fn items_are_found_by_id_title_tag_and_the_texts_of_data() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(&folder.path().join("data"), &[]);
     let mut lines = items(30, 2);
     lines +=
         "{\"id\": \"x1\", \"features\": [1, 0], \"title\": \"Grüner TEE\", \"tags\": [\"Hot\"]}\n";
-    lines += "{\"id\": \"x2\", \"features\": [1, 0], \"title\": \"Kaffee\", \"tags\": [\"hot\"], \"available\": false}\n";
+    lines += "{\"id\": \"x2\", \"features\": [1, 0], \"title\": \"Kaffee\", \"tags\": [\"hot\"], \"available\": false, \
+        \"data\": {\"maker\": {\"name\": [\"The \\\"Süd\\\" Mill\"]}, \"price\": 34}}\n";
     server.ok("PUT", "/v1/items", &lines);
     let find = |query: &str| -> (u64, Vec<String>, Value) {
         let answer = server.ok("GET", &format!("/v1/items?{query}"), "");
@@ -353,6 +354,9 @@ fn items_are_found_by_id_title_and_tag() {
     };
     assert_eq!(find("search=gr%C3%9CNER").1, ["x1"]);
     assert_eq!(find("search=HOT").1, ["x1", "x2"]);
+    // Texts of data, with quotation marks, but not the names of its fields.
+    assert_eq!(find("search=%22S%C3%9CD%22+mill").1, ["x2"]);
+    assert_eq!(find("search=maker").0, 0);
     assert_eq!(
         find("search=i2&limit=2"),
         (11, vec!["i2".into(), "i20".into()], json!("i20"))
@@ -381,4 +385,68 @@ fn items_are_found_by_id_title_and_tag() {
             .0,
         422
     );
+}
+
+#[test]
+fn items_are_sorted_by_what_is_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(&folder.path().join("data"), &[]);
+    server.ok("PUT", "/v1/items", &items(20, 2));
+    // Item n is shown n mod 4 times, and rewarded each second time.
+    let shows = (0..20usize).flat_map(|n| std::iter::repeat_n(n, n % 4));
+    for (turn, n) in shows.enumerate() {
+        let asked = json!({"user": "u", "k": 1, "candidates": [format!("i{n}")]}).to_string();
+        let answer = server.ok("POST", "/v1/recommend", &asked);
+        if turn % 2 == 0 {
+            let reward = (n % 3) as f64 / 2.0;
+            let given = json!({"decision": answer["decision"], "reward": reward}).to_string();
+            server.ok("POST", "/v1/feedback", &given);
+        }
+    }
+    let all = until(&server, "/v1/items?counts=true", |answer| {
+        totals(answer) == (30, 15)
+    });
+    let counts = all["counts"].as_array().unwrap();
+    for by in ["shown", "rewards", "reward_rate"] {
+        for is_ascending in [false, true] {
+            // Those without a number are last, and equal ones are in the order of the catalogue.
+            let mut expected: Vec<usize> = (0..20).collect();
+            expected.sort_by(
+                |&a, &b| match (counts[a][by].as_f64(), counts[b][by].as_f64()) {
+                    (Some(a), Some(b)) if is_ascending => a.total_cmp(&b),
+                    (Some(a), Some(b)) => b.total_cmp(&a),
+                    (a, b) => b.is_some().cmp(&a.is_some()),
+                },
+            );
+            for (search, expected) in [
+                ("", expected.clone()),
+                (
+                    "&search=i1",
+                    expected.into_iter().filter(|n| *n == 1 || *n > 9).collect(),
+                ),
+            ] {
+                let (mut listed, mut after) = (Vec::new(), String::new());
+                loop {
+                    let path = format!(
+                        "/v1/items?limit=3&counts=true&sort={by}&ascending={is_ascending}{search}{after}"
+                    );
+                    let page = server.ok("GET", &path, "");
+                    assert_eq!(page["total"], expected.len());
+                    for (item, count) in std::iter::zip(
+                        page["items"].as_array().unwrap(),
+                        page["counts"].as_array().unwrap(),
+                    ) {
+                        let n: usize = item["id"].as_str().unwrap()[1..].parse().unwrap();
+                        assert_eq!(*count, counts[n]);
+                        listed.push(n);
+                    }
+                    match page["next"].as_str() {
+                        Some(next) => after = format!("&after={next}"),
+                        None => break,
+                    }
+                }
+                assert_eq!(listed, expected, "{by}, {is_ascending}{search}");
+            }
+        }
+    }
 }

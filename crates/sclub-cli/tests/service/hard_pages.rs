@@ -27,7 +27,7 @@ fn strange_texts_are_shown_as_they_are_and_break_nothing() {
     let described = [
         json!({"id": "<b>i</b>", "title": "<img src=x onerror=window.broken=1>", "tags": ["<i>t</i>"]}),
         json!({"id": "turned", "title": "\u{202e}backwards", "tags": ["\u{202e}tag"]}),
-        json!({"id": "long", "title": long, "tags": tags}),
+        json!({"id": "long".repeat(50), "title": long, "tags": tags}),
         json!({"id": "a/b 50%?#", "title": "plain"}),
     ];
     for mut item in described {
@@ -36,6 +36,8 @@ fn strange_texts_are_shown_as_they_are_and_break_nothing() {
     }
     let user = "<script>window.broken=2</script>/%2e?#\u{202e}";
     serve(&server, user, 3);
+    let one = json!({"user": user, "k": 1, "candidates": ["long".repeat(50)]}).to_string();
+    server.ok("POST", "/v1/recommend", &one);
     for (width, height) in [(1280, 1600), (390, 800)] {
         browser.resize(width, height);
         browser.open(&server.url);
@@ -44,7 +46,7 @@ fn strange_texts_are_shown_as_they_are_and_break_nothing() {
             "(field => {{ field.value = {}; field.form.requestSubmit(); }})(document.querySelector('#user-search'))",
             json!(user)
         ));
-        browser.wait_for("document.querySelectorAll('#recent-items > li').length === 3");
+        browser.wait_for("document.querySelectorAll('#recent-items > li').length === 4");
         let name = browser.value("document.querySelector('#user-card h3').textContent");
         assert_eq!(name, user);
         // The card stays after a reload: the id is in the address.
@@ -57,6 +59,13 @@ fn strange_texts_are_shown_as_they_are_and_break_nothing() {
         let wide = browser
             .value("document.documentElement.scrollWidth - document.documentElement.clientWidth");
         assert_eq!(wide, 0, "{width}");
+        // Beside the longest name there is the reward.
+        let cut = browser.value(
+            "(list => [...list.querySelectorAll('ul li')].filter(item =>
+                item.lastChild.getBoundingClientRect().right > list.getBoundingClientRect().right).length)
+                (document.querySelector('#recent-items'))",
+        );
+        assert_eq!(cut, 0, "{width}");
         // A title that turns the direction turns only itself: its id comes after it.
         let turned = browser.value(
             "(row => row.querySelector('.title').getBoundingClientRect().right

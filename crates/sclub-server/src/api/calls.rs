@@ -172,8 +172,9 @@ fn recommend_many(app: &App, engine: &Engine, bytes: &[u8]) -> Result<Answer, Ap
     Ok(marked(answer, is_complete))
 }
 
-/// Learns the reward for an item that was shown. The reward is durable when the call returns.
-#[utoipa::path(post, path = "/v1/feedback", tag = "recommend", request_body(content = FeedbackRequest<'static>, example = json!({"decision": "the decision of a recommendation", "reward": 1.0})), responses(
+/// Learns the reward for an item that was shown. `decision` is that of an answer of `POST /v1/recommend`: put one in the place
+/// of the text of the example, or the answer is 404. The reward is durable when the call returns.
+#[utoipa::path(post, path = "/v1/feedback", tag = "recommend", request_body(content = FeedbackRequest<'static>, example = json!({"decision": "paste the decision of a recommendation", "reward": 1.0, "others": 0.0})), responses(
     (status = 200, body = FeedbackResponse, headers(("x-sclub-warning" = String, description = "A warning about the rewards. Absent if there is none")), description = "`applied` is true if the reward was new, or replaced an assumed one. If all rewards are equal, the header `x-sclub-warning` says so"),
     (status = 404, body = ErrorBody, description = "`unknown_decision`: the decision was not made by this server. `unknown_item`: it did not show the item"),
     (status = 409, body = ErrorBody, description = "`other_copy`: the decision was made by another copy of the data folder"),

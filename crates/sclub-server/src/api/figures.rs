@@ -141,6 +141,12 @@ pub struct PreviewCard {
     pub items: Vec<PreviewItem>,
     /// The policy that serves the user: that of an experiment's arm, if one is running.
     pub policy: String,
+    /// The experiment under way. Absent if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub experiment: Option<String>,
+    /// The user's arm in it. Absent if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub arm: Option<String>,
     /// The cluster that the user is served from; with `sclub-soft` their most probable one, or 0 if they most
     /// probably are in none.
     pub cluster: u64,
@@ -207,9 +213,12 @@ pub(super) async fn preview(
             own_mean: item.own_mean,
             cluster_mean: item.cluster_mean,
         });
+        let (experiment, arm) = preview.arm.unzip();
         Ok(json(&PreviewCard {
             items: items.collect(),
             policy: preview.policy,
+            experiment,
+            arm,
             cluster: preview.cluster,
             cluster_users: preview.cluster_users,
             random: preview.is_random,

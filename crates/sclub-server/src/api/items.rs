@@ -1,5 +1,7 @@
 //! The calls of the catalogue.
 
+mod list;
+
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
@@ -209,7 +211,7 @@ fn check_features(features: &[f64]) -> Result<(), Refusal> {
         .map_err(|error| Refusal::invalid("features", error.to_string()))
 }
 
-/// Returns a page of the catalogue, or of the items that a search finds.
+/// Returns a page of the catalogue, or of the items that a search finds, in the order of the catalogue or by counts.
 #[utoipa::path(get, path = "/v1/items", operation_id = "items", tag = "items", params(ItemsQuery), responses(
     (status = 200, body = ItemsPage, description = "Some items"),
     (status = 404, body = ErrorBody, description = "`unknown_item`: the item given as `after` is not in the catalogue")))]
@@ -223,136 +225,10 @@ pub(super) async fn list(
 
 /// A page of the catalogue of an engine.
 pub(super) async fn page(app: &Shared, query: ItemsQuery) -> Result<ItemsPage, ApiError> {
-    run_blocking(app, Work::Look, move |_, engine| page_of(engine, &query)).await?
-}
-
-fn page_of(engine: &Engine, query: &ItemsQuery) -> Result<ItemsPage, ApiError> {
-    let limit = limit(query.limit, 100)?;
-    if let Some(after) = &query.after {
-        check_id(engine.settings(), after, || "after".to_owned())?;
-    }
-    let mut page = match Search::new(query.search.as_deref())? {
-        None => some_items(engine, query.after.as_deref(), limit)?,
-        Some(search) => search.page(engine, query.after.as_deref(), limit)?,
-    };
-    if query.counts == Some(true) {
-        let ids = page.items.iter().map(|item| &*item.id);
-        let counts = engine.item_counts().map(|counts| counts.get(ids));
-        page.set_counts(counts);
-    }
-    Ok(page)
-}
-
-/// The page of a server without a catalogue, where no item can be the last one of the page before.
-fn empty_page(after: Option<&str>) -> Result<ItemsPage, Refusal> {
-    match after {
-        None => Ok(ItemsPage::default()),
-        Some(id) => Err(unknown(id)),
-    }
-}
-
-/// The first slot of a page.
-fn first_slot(catalogue: &Catalogue, after: Option<&str>) -> Result<usize, Refusal> {
-    match after {
-        None => Ok(0),
-        Some(id) => Ok(catalogue.slot(id).ok_or_else(|| unknown(id))? + 1),
-    }
-}
-
-/// A page of the whole catalogue.
-fn some_items(engine: &Engine, after: Option<&str>, limit: usize) -> Result<ItemsPage, Refusal> {
-    let state = engine.state();
-    let Some(catalogue) = state.catalogue() else {
-        return empty_page(after);
-    };
-    let first = first_slot(catalogue, after)?;
-    let end = (first + limit).min(catalogue.len());
-    let items: Vec<CatalogueItem> = (first..end).map(|slot| card(catalogue, slot)).collect();
-    let next = items.last().filter(|_| end < catalogue.len());
-    Ok(ItemsPage {
-        next: next.map(|item| item.id.clone()),
-        items,
-        total: catalogue.len() as u64,
-        order_revision: catalogue.order_revision(),
-        ..ItemsPage::default()
+    run_blocking(app, Work::Look, move |_, engine| {
+        list::page_of(engine, &query)
     })
-}
-
-/// A text that is searched for.
-struct Search(String);
-
-impl Search {
-    const MAX_LENGTH: usize = 200;
-
-    /// The number of items that are looked at in one read of the state, so that learning does not wait for long.
-    const PER_READ: usize = 2_000;
-
-    /// The number of times that it begins again because items were removed meanwhile, which moves others.
-    const ATTEMPTS: usize = 5;
-
-    /// The search of a query; `None` if there is none.
-    fn new(text: Option<&str>) -> Result<Option<Self>, Refusal> {
-        let Some(text) = text else { return Ok(None) };
-        let length = text.chars().count();
-        if length > Self::MAX_LENGTH {
-            let max = Self::MAX_LENGTH;
-            let message = format!("search has {length} characters; at most {max} are allowed");
-            return Err(Refusal::invalid("search", message));
-        }
-        Ok(Some(Self(text.trim().to_lowercase())))
-    }
-
-    /// The page of the items that it finds. All items are looked at.
-    fn page(
-        &self,
-        engine: &Engine,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<ItemsPage, Refusal> {
-        let mut attempts = 0;
-        'again: loop {
-            attempts += 1;
-            let mut page = ItemsPage::default();
-            let (mut first, mut has_more) = (0, false);
-            for from in (0..).step_by(Self::PER_READ) {
-                let state = engine.state();
-                let Some(catalogue) = state.catalogue() else {
-                    return empty_page(after);
-                };
-                let revision = catalogue.order_revision();
-                if from == 0 {
-                    first = first_slot(catalogue, after)?;
-                    page.order_revision = revision;
-                } else if revision != page.order_revision && attempts < Self::ATTEMPTS {
-                    continue 'again;
-                }
-                let end = (from + Self::PER_READ).min(catalogue.len());
-                for slot in (from..end).filter(|&slot| self.finds(catalogue, slot)) {
-                    page.total += 1;
-                    match page.items.len() < limit {
-                        _ if slot < first => {}
-                        true => page.items.push(card(catalogue, slot)),
-                        false => has_more = true,
-                    }
-                }
-                if end == catalogue.len() {
-                    break;
-                }
-            }
-            if has_more {
-                page.next = page.items.last().map(|item| item.id.clone());
-            }
-            return Ok(page);
-        }
-    }
-
-    fn finds(&self, catalogue: &Catalogue, slot: usize) -> bool {
-        let has = |text: &str| text.to_lowercase().contains(&self.0);
-        let description = catalogue.description(slot);
-        has(&catalogue.entry(slot).id)
-            || description.title.as_deref().is_some_and(has)
-            || description.tags.iter().any(|tag| has(tag))
-    }
+    .await?
 }
 
 impl ItemsPage {
@@ -452,10 +328,10 @@ pub(super) fn parsed_query<T>(query: Result<Query<T>, QueryRejection>) -> Result
         Err(error) => error.body_text(),
     };
     let reason = error.rsplit("query string: ").next().unwrap_or(&error);
-    // "limit: invalid digit found in string", or "duplicate field `limit`"
+    // "limit: invalid digit found in string", or "duplicate field `limit`"; the name of an unknown field may be any text.
     let (name, reason) = match reason.split_once(": ") {
-        Some((name, reason)) => (name, reason),
-        None => (reason.split('`').nth(1).unwrap_or("query"), reason),
+        Some((name, reason)) if !name.contains('`') => (name, reason),
+        _ => (reason.split('`').nth(1).unwrap_or("query"), reason),
     };
     let message = match reason {
         "invalid digit found in string" | "cannot parse integer from empty string" => {

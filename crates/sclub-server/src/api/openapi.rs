@@ -19,18 +19,24 @@ use crate::settings::Settings;
 #[openapi(
     info(
         title = "sclub",
-        description = "Recommends items to people it knows little about, learns who is alike, and \
-                       loses nothing. Errors are {\"error\": {\"code\", \"message\", \"field\"}}. \
-                       Where keys are configured, send one as Authorization: Bearer KEY. Every path \
-                       under /v1 is that of the space default; /v1/spaces/NAME/recommend is \
-                       /v1/recommend of the space NAME, and so on for every call, and for /metrics, \
-                       /healthz and /readyz. /v1/spaces/NAME/openapi.json describes the calls of that \
-                       space. Every answer has a header x-request-id. A path that does not exist is answered 404 \
-                       with the code unknown_path, and a method that a path does not have 405 with the code \
-                       wrong_method and the header Allow. Only a request that is not valid HTTP, or whose head is too \
-                       long, has an answer without a body and without x-request-id: 400, 414 or 431. An answer with \
-                       the header Connection: close is the last one of its connection; an error that comes before \
-                       the whole body of its request has arrived has it."
+        description = "Recommends items to people it knows little about, and learns who is alike. An application makes two \
+                       calls:\n\n\
+                       1. `POST /v1/recommend` with `{\"user\": \"anna\", \"k\": 3}` answers with items of the catalogue, and with \
+                       a `decision`.\n\
+                       2. `POST /v1/feedback` with `{\"decision\": \"…\", \"reward\": 1, \"others\": 0}` sends back that decision, \
+                       and what the user did.\n\n\
+                       `PUT /v1/items` fills the catalogue first.\n\n\
+                       **Keys.** Where keys are configured, send one as `Authorization: Bearer KEY`.\n\n\
+                       **Errors** are `{\"error\": {\"code\", \"message\", \"field\"}}`, and every answer has a header \
+                       `x-request-id`. A path that does not exist is answered 404 with the code `unknown_path`, and a method that a \
+                       path does not have 405 with the code `wrong_method` and the header `Allow`. Only a request that is not \
+                       valid HTTP, or whose head is too long, has an answer without a body and without `x-request-id`: 400, 414 \
+                       or 431.\n\n\
+                       **Spaces.** Every path under `/v1` is that of the space `default`. `/v1/spaces/NAME/recommend` is \
+                       `/v1/recommend` of the space NAME, and so on for every call, and for `/metrics`, `/healthz` and `/readyz`. \
+                       `/v1/spaces/NAME/openapi.json` describes the calls of that space.\n\n\
+                       **Connections.** An answer with the header `Connection: close` is the last one of its connection; an error \
+                       that comes before the whole body of its request has arrived has it."
     ),
     paths(
         calls::recommend,
@@ -152,24 +158,28 @@ pub(super) fn description(subject: &Subject<'_>) -> String {
     text
 }
 
-/// Leaves out the calls that a node of a cluster does not have.
+/// Leaves out the calls and the parameters that a node of a cluster does not have.
 fn leave_out_calls_of_single_servers(document: &mut Value) {
     object(document, "/paths").retain(|path, _| {
         let others = ["/v1/spaces", "/v1/experiments", "/v1/admin/backup"];
         !others.iter().any(|other| path.starts_with(other))
     });
+    let items = &mut document["paths"]["/v1/items"]["get"]["parameters"];
+    items.as_array_mut().into_iter().for_each(|parameters| {
+        parameters.retain(|one| one["name"] != "sort" && one["name"] != "ascending");
+    });
 }
 
-/// The first sentence of a summary stays. The others are the description.
+/// The first sentence of a summary stays, as plain text. The others are the description, which is Markdown.
 fn split_summary(operation: &mut Value) {
     let summary = operation["summary"].as_str().unwrap_or_default();
     let summary = summary.replace('\n', " ");
     let Some(end) = summary.find(". ") else {
-        operation["summary"] = summary.into();
+        operation["summary"] = summary.replace('`', "").into();
         return;
     };
     let (first, rest) = summary.split_at(end + 1);
-    operation["summary"] = first.into();
+    operation["summary"] = first.replace('`', "").into();
     operation["description"] = rest.trim_start().into();
 }
 
@@ -347,14 +357,19 @@ mod tests {
         assert!(document["components"]["responses"]["Unsupported"].is_null());
         let seen = &document["components"]["schemas"]["RecommendRequest"]["properties"]["seen"];
         assert_eq!(seen["maximum"], 0);
+        let parameters = paths["/v1/items"]["get"]["parameters"].as_array().unwrap();
+        let names: Vec<_> = parameters.iter().map(|one| &one["name"]).collect();
+        assert_eq!(names, ["after", "limit", "search", "counts"]);
     }
 
     #[test]
     fn raw_items_are_described_by_the_fields_of_the_transform() {
         let item = |text: &str| serde_json::from_str::<sclub_features::RawItem>(text).unwrap();
         let items = [
-            item(r#"{"id": "a", "title": "Green tea", "price": 4}"#),
-            item(r#"{"id": "b", "title": "Coffee", "price": 5}"#),
+            item(r#"{"id": "a", "category": ["tea"], "price": 4}"#),
+            item(r#"{"id": "b", "category": ["tea", "cold"], "price": 5}"#),
+            item(r#"{"id": "c", "category": ["cold", "coffee"], "price": 5}"#),
+            item(r#"{"id": "d", "category": ["tea"], "price": 5}"#),
         ];
         let options = sclub_features::Options::default();
         let fitted = sclub_features::fit(&items, &options, None).unwrap();
@@ -370,6 +385,9 @@ mod tests {
             document.pointer("/paths/~1v1~1items/put/requestBody/content/application~1x-ndjson");
         let item = &lines.unwrap()["schema"]["items"]["anyOf"];
         assert_eq!(item[1]["$ref"], "#/components/schemas/RawItem");
+        // The example has values that the transform knows.
+        let example = json!([{"id": "i1", "category": ["tea"], "price": 4.75}]);
+        assert_eq!(lines.unwrap()["example"], example);
     }
 
     #[test]
@@ -378,7 +396,7 @@ mod tests {
         each_operation(&mut document, |path, method, operation| {
             let summary = operation["summary"].as_str().unwrap();
             assert!(
-                !summary.contains(". ") && summary.ends_with('.'),
+                !summary.contains(". ") && summary.ends_with('.') && !summary.contains('`'),
                 "{method} {path}: {summary}"
             );
         });

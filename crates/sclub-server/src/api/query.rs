@@ -13,12 +13,30 @@ pub struct ItemsQuery {
     /// The maximum number of entries.
     #[param(default = 100, maximum = 1000)]
     pub limit: Option<usize>,
-    /// Only items whose id, title or one of whose tags contains this text. Upper and lower case are the same.
+    /// Only items whose id, title, one of whose tags or a text of whose `data` contains this text. Upper and lower case are the same.
     #[param(max_length = 200)]
     pub search: Option<String>,
     /// True to include how often each item was shown, and its rewards.
     #[param(default = false)]
     pub counts: Option<bool>,
+    /// The count to sort by, largest first. Items that have none, such as the mean of no reward, are last.
+    #[param(value_type = Option<String>)]
+    pub sort: Option<SortBy>,
+    /// True to sort with the smallest first.
+    #[param(default = false)]
+    pub ascending: Option<bool>,
+}
+
+/// A count that items are sorted by, by its name in their counts.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SortBy {
+    /// The number of times that it was shown.
+    Shown,
+    /// The number of rewards.
+    Rewards,
+    /// The mean reward.
+    RewardRate,
 }
 
 /// The page of the clusters to return.

@@ -15,6 +15,8 @@ pub struct Preview {
     pub items: Vec<PreviewItem>,
     /// The policy that serves the user: that of an experiment's arm, if one is running.
     pub policy: String,
+    /// The experiment under way, and the user's arm.
+    pub arm: Option<(String, String)>,
     /// The cluster that the user is served from.
     pub cluster: u64,
     /// The number of users in it.
@@ -90,6 +92,10 @@ impl Engine {
             Ok(Preview {
                 items: items.collect(),
                 policy: serving.identity.policy.name.to_owned(),
+                arm: state.experiments().plan().map(|plan| {
+                    let arm = &plan.arms[plan.arm_of(user)];
+                    (plan.name.clone(), arm.name.clone())
+                }),
                 cluster: chosen.contents.cluster,
                 cluster_users: chosen.cluster_users,
                 is_random: serving.draws,

@@ -27,23 +27,25 @@ export function placed(path) {
 }
 
 export class ApiError extends Error {
-  constructor(status, code, message) {
+  constructor(status, code, message, sentKey) {
     super(message);
     this.status = status;
     this.code = code;
+    this.key = sentKey;
   }
 
   get refused() { return this.status === 401 || this.status === 403; }
 }
 
-export async function failure(response) {
+export async function failure(response, sentKey) {
   const body = await response.json().catch(() => null);
   const error = body?.error;
-  return new ApiError(response.status, error?.code ?? "", error?.message ?? `the server answered ${response.status}`);
+  return new ApiError(response.status, error?.code ?? "", error?.message ?? `the server answered ${response.status}`, sentKey);
 }
 
 export async function get(path) {
+  const sentKey = key();
   const response = await fetch(placed(path), { headers: headers({ Accept: "application/json" }), signal: AbortSignal.timeout(15000) });
-  if (!response.ok) throw await failure(response);
+  if (!response.ok) throw await failure(response, sentKey);
   return response.json();
 }

@@ -30,6 +30,7 @@ function gone(cluster) {
 
 function favourites(list) {
   if (!list?.length) return [el("p", { class: "muted" }, "The catalogue is empty.")];
+  if (world.state?.reward_warning) return [el("p", { class: "muted" }, "Not known: all rewards are equal.")];
   const top = Math.max(...list.map((f) => Math.abs(f.mean)), 1e-12);
   return [el("ol", { class: "bars" }, list.map(({ id, title, mean }) => el("li", {}, el("bdi", { class: "label", title: id }, title ?? id),
     el("span", { class: "track" }, bar(Math.max(0, mean) / top)), el("span", { class: "value" }, decimal(mean, 3)))))];

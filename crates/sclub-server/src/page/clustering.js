@@ -58,6 +58,11 @@ function tell() {
 
 function worth() {
   const state = world.state;
+  if (state.reward_warning) {
+    $("worth").dataset.text = "";
+    $("worth").replaceChildren(el("p", { class: "muted" }, "Not known: all rewards are equal, so all clusters predict them equally well."));
+    return;
+  }
   const found = last;
   const numbers = state.users * (state.dim ?? 0);
   const fact = (name, value, under) => el("div", {}, el("dt", {}, name), el("dd", {}, value), el("dd", { class: "under" }, under));
@@ -78,7 +83,7 @@ export function take(found) {
   last = found ?? null;
   $("clustering").hidden = !last;
   if (!last) return;
-  const warning = last.warning ? `${last.warning.charAt(0).toUpperCase()}${last.warning.slice(1)}` : "";
+  const warning = last.warning && !world.state.reward_warning ? `${last.warning.charAt(0).toUpperCase()}${last.warning.slice(1)}` : "";
   if ($("worth-warning").textContent !== warning) $("worth-warning").textContent = warning;
   $("worth-warning").hidden = !warning;
   worth();

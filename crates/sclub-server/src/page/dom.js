@@ -40,9 +40,9 @@ export function copyButton(text) {
   return button;
 }
 
-// A link or a part that can be scrolled, to find it again in the new contents of a card.
-const nameOf = (element) => element.getAttribute("href") ?? (element.id || element.getAttribute("aria-label"));
-const named = (card) => new Map([...card.querySelectorAll("a[href], [tabindex]")].map((element) => [nameOf(element), element]));
+// A link, a button or a part that can be scrolled, to find it again in the new contents of a card.
+const nameOf = (element) => element.getAttribute("href") ?? element.dataset.name ?? (element.id || element.getAttribute("aria-label"));
+const named = (card) => new Map([...card.querySelectorAll("a[href], [tabindex], [data-name]")].map((element) => [nameOf(element), element]));
 
 // Replaces the contents of a card. The focus and the scroll positions move to the same parts of the new contents.
 export function fill(card, ...contents) {
@@ -55,6 +55,18 @@ export function fill(card, ...contents) {
   const parts = named(card);
   for (const [name, top, left] of scrolled) parts.get(name)?.scrollTo({ top, left, behavior: "instant" });
   if (held) parts.get(held)?.focus({ preventScroll: true });
+}
+
+// A table that is scrolled sideways where it is too wide. A shadow is at each edge behind which there is more.
+export function wide(label, table) {
+  const box = el("div", { class: "wide", tabindex: "0", role: "group", "aria-label": label }, table);
+  const mark = () => {
+    box.classList.toggle("before", box.scrollLeft > 1);
+    box.classList.toggle("after", box.scrollLeft + box.clientWidth < box.scrollWidth - 1);
+  };
+  box.addEventListener("scroll", mark, { passive: true });
+  new ResizeObserver(mark).observe(box);
+  return box;
 }
 
 // A bar that fills a share of its track.

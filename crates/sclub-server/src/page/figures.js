@@ -28,8 +28,8 @@ function warningOf(state, isLost) {
   if (!state.writable) return ["The server is read-only and learns nothing", [el("p", {}, sentence(state.read_only_reason ?? "the data folder cannot be written"))]];
   if (!state.reward_warning) return null;
   const code = (text) => el("code", {}, text);
-  return ["All rewards are equal, so nothing can be learned", [
-    el("p", {}, sentence(state.reward_warning)),
+  // The server's sentence, up to what to do about it.
+  return [sentence(state.reward_warning.split(";")[0]), [
     el("ul", {},
       el("li", {}, "Send zeros with each click: ", code('{"decision": "…", "reward": 1, "others": 0}'), " in ", el("a", { href: "/docs#/recommend/feedback" }, "POST /v1/feedback"), "."),
       el("li", {}, "If your application knows clicks only, start the server with ", code("--unanswered 0 --after 30m"), ": items without a click get 0 after that time, and a late click replaces it."))]];

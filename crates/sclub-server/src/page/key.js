@@ -25,9 +25,16 @@ export async function nextKey() {
   keyGiven = null;
 }
 
+// A key that the server does not know is not kept. One of another space is: `offerSpaces` goes there with it.
 export function askForKey(error) {
   live("refused", "a key is required");
-  $("key-why").textContent = error.status === 403 ? "The role of this key does not allow reading." : key() ? "The server does not know this key." : "This server requires an API key.";
+  if (error.key === null) $("key-why").textContent ||= "This server requires an API key.";
+  else if (error.status === 403) $("key-why").textContent = "The role of this key does not allow reading.";
+  else if (error.key === key()) {
+    setKey(null);
+    showForget();
+    $("key-why").textContent = "The server does not know this key. It was not kept.";
+  }
   if ($("key-form").hidden) {
     $("key-form").hidden = false;
     $("key").focus();
@@ -38,6 +45,7 @@ export function wireKey() {
   $("key-form").addEventListener("submit", (event) => {
     event.preventDefault();
     setKey($("key").value.trim());
+    $("key-why").textContent = "";
     $("key").value = "";
     $("key-form").hidden = true;
     showForget();

@@ -4,7 +4,7 @@ import { get } from "./api.js";
 import { chart, fromZero, ink, line, logarithmic, logRange } from "./charts.js";
 import { $ } from "./dom.js";
 import { refusedOr } from "./key.js";
-import { count, decimal, short } from "./numbers.js";
+import { count, date, decimal, short } from "./numbers.js";
 import { store, stored } from "./storage.js";
 import { ago, now, world } from "./world.js";
 
@@ -27,9 +27,15 @@ const kept = { "10m": [], "24h": [], "60d": [] };
 const range = () => ranges[chosen];
 world.seconds = () => kept["10m"];
 
-// The last ten minutes grow with the data: a minute at first.
-const spanOf = (age) => (chosen === "10m" ? [1, 2, 5].map((minutes) => minutes * MINUTE).find((ms) => age <= ms) : null) ?? range().ms;
+// The charts begin at the first data. They are so long at least: a minute, ten minutes, or six hours.
+function spanOf(age) {
+  if (chosen === "10m") return [1, 2, 5].map((minutes) => minutes * MINUTE).find((ms) => age <= ms) ?? range().ms;
+  return Math.min(range().ms, Math.max(age, chosen === "24h" ? 10 * MINUTE : 6 * HOUR));
+}
 const SECONDS_APART = { [MINUTE]: 15, [2 * MINUTE]: 30, [5 * MINUTE]: 60, [10 * MINUTE]: 120 };
+// Distances of ticks that are times of day, and the longest one between dates.
+const APART = [2 * MINUTE, 5 * MINUTE, 10 * MINUTE, 30 * MINUTE, HOUR, 2 * HOUR, 6 * HOUR, DAY, 2 * DAY, 5 * DAY, 10 * DAY];
+const MOST_TICKS = 7;
 
 // Ticks of the time axis: so long ago for minutes, else times of day and dates.
 function ticks(span, end) {
@@ -37,31 +43,29 @@ function ticks(span, end) {
     const apart = 1000 * SECONDS_APART[span];
     return Array.from({ length: span / apart + 1 }, (_, i) => end - apart * i).reverse();
   }
+  const apart = APART.find((ms) => span / ms <= MOST_TICKS) ?? APART.at(-1);
   const day = new Date(end);
   day.setHours(0, 0, 0, 0);
   const found = [];
-  for (let back = 0; back <= span / DAY + 1; back += 1) {
+  for (let back = 0; back <= span / DAY + 1; back += Math.max(1, apart / DAY)) {
     const midnight = new Date(day);
     midnight.setDate(day.getDate() - back);
-    if (chosen === "60d") {
-      if (back % 10 === 0) found.push(midnight.getTime());
-    } else for (let hour = 0; hour < 24; hour += 6) found.push(midnight.getTime() + hour * HOUR);
+    for (let time = 0; time < DAY; time += apart) found.push(midnight.getTime() + time);
   }
   return found.filter((at) => at >= end - span && at <= end).sort((a, b) => a - b);
 }
 
 function tickText(at, span, end) {
-  if (chosen === "24h") return new Date(at).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
-  if (chosen === "60d") return new Date(at).toLocaleDateString("en-GB", { day: "numeric", month: "short" });
+  if (chosen !== "10m") {
+    const [day, time] = date(at).split(", ");
+    return span < 3 * DAY && (chosen === "24h" || time !== "00:00") ? time : day;
+  }
   const seconds = Math.round((end - at) / 1000);
   return seconds === 0 ? "now" : span <= 2 * MINUTE ? `−${seconds} s` : `−${seconds / 60} min`;
 }
 
 function when(at) {
-  if (chosen === "10m") return ago(at);
-  const date = new Date(at);
-  const day = date.toLocaleDateString("en-GB", { day: "numeric", month: "short" });
-  return `${day}, ${date.toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" })}`;
+  return chosen === "10m" ? ago(at) : date(at);
 }
 
 function overTime({ box, read, unit, log, series, sentence }) {
@@ -99,6 +103,7 @@ function overTime({ box, read, unit, log, series, sentence }) {
     const isEmpty = data.slice(1).every((values) => values.every((value) => value === null));
     drawn.set(data, isEmpty ? "no data in this time" : "");
     box.dataset.range = chosen;
+    box.dataset.span = String(span);
     point();
   }
 

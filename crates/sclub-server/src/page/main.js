@@ -75,7 +75,10 @@ function takeClusters(answer) {
 async function refreshAll() {
   const [state, clusters, past] = await Promise.all([
     get("/v1/state"), get(`/v1/clusters?limit=${map.DRAWN}`), get("/v1/history?limit=100"), liveCharts.refresh(true)]);
+  // Until here, nothing is known that could be shown.
+  document.body.classList.add("known");
   takeState(state);
+  liveCharts.drawCharts();
   for (const change of [...past.changes].reverse()) note(change);
   world.dirty = false;
   takeClusters(clusters);

@@ -1,7 +1,7 @@
 // The nodes of a cluster, the partitions that each owns, and the partitions that moved.
 
 import { get } from "./api.js";
-import { $, el, fill } from "./dom.js";
+import { $, el, fill, wide } from "./dom.js";
 import { count, whole } from "./numbers.js";
 import { since } from "./world.js";
 
@@ -31,7 +31,7 @@ function draw(answer) {
   $("nodes-note").textContent = `${count(partitions, "partition")}${without > 0 ? `, ${whole(without)} without an owner` : ""}`;
   $("nodes-note").classList.toggle("warn", without > 0);
   const head = el("tr", {}, ["node", "owns", "follows"].map((name) => el("th", { scope: "col" }, name)), el("th", { scope: "col", class: "number" }, "users"));
-  fill($("nodes-card"), el("div", { class: "wide", tabindex: "0", role: "group", "aria-label": "Nodes" },
+  fill($("nodes-card"), wide("Nodes",
     el("table", {}, el("thead", {}, head), el("tbody", {}, answer.nodes.map((node) => row(node, answer))))));
   const moves = answer.moves.slice(0, LISTED).map((move) => el("li", {},
     el("span", {}, el("strong", {}, move.group), move.from ? ` from ${move.from}` : "", move.to ? ` to ${move.to}` : " has no owner"), since(move.at)));

@@ -50,6 +50,11 @@ export function count(n, one, many = `${one}s`) {
   return `${whole(n)} ${n === 1 ? one : many}`;
 }
 
+// A date with the time of day.
+export function date(ms) {
+  return new Date(ms).toLocaleString("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
+}
+
 export function lasting(seconds) {
   if (seconds < 90) return `${whole(seconds)} s`;
   if (seconds < 90 * 60) return `${whole(seconds / 60)} min`;

@@ -1,21 +1,27 @@
 // The first steps on a server without items or users, with commands that fit its address, keys and space.
 
-import { key, space } from "./api.js";
+import { get, key, space } from "./api.js";
 import { $, copyButton, el } from "./dom.js";
 import { world } from "./world.js";
 
-let drawn = null;
+// The item of the API's description: it has values that the transform knows.
+let [drawn, example] = [null, null];
 
 const command = (text) => el("div", { class: "command" }, el("code", {}, text), copyButton(text));
 const step = (title, ...parts) => el("li", {}, el("strong", {}, title), parts);
 const words = (...parts) => el("p", {}, parts);
 const code = (text) => el("code", {}, text);
 
-// An item with the raw fields that the server makes features from.
-function rawItem(fields) {
-  const example = { text: "Green tea", tags: ["drink"], number: 4.5 };
-  const some = Object.entries(fields).slice(0, 4).map(([name, kind]) => [name, example[kind]]);
-  return JSON.stringify({ id: "tea", ...Object.fromEntries(some) });
+async function findExample() {
+  try {
+    const { paths } = await get("/v1/openapi.json");
+    const path = Object.keys(paths).find((one) => one.endsWith("/items"));
+    const [item] = paths[path].put.requestBody.content["application/x-ndjson"].example;
+    example = JSON.stringify({ ...item, id: "tea" }, ["id", ...Object.keys(item)]);
+    draw();
+  } catch {
+    // The steps are shown without it.
+  }
 }
 
 function draw() {
@@ -32,7 +38,7 @@ function draw() {
     el("ol", { class: "steps" },
       isEmpty ? [
         raw ? step("Put your items into the catalogue.", words("This server makes features from raw fields: ", Object.keys(raw).flatMap((name, i) => [i ? ", " : "", code(name)]), ". Send one item a line, with any of them:"),
-          put(rawItem(raw).replaceAll("'", "'\\''"))) :
+          example ? put(example.replaceAll("'", "'\\''")) : "") :
         step("Put your items into the catalogue.", words("If you have numbers that describe each item:"),
           put('{"id": "tea", "title": "Green tea", "tags": ["drink"], "features": [1, 0, 0.5]}'),
           words("If you have a table with titles, tags and prices instead, let the server make the numbers. Start it again with this transform, and send the rows:"),
@@ -58,6 +64,9 @@ export function refresh() {
   $("start").hidden = !isShown;
   document.body.classList.toggle("begun", !isShown);
   const now = isShown ? `${state.items === 0} ${Boolean(key())}` : null;
-  if (now !== drawn && isShown) draw();
+  if (now !== drawn && isShown) {
+    draw();
+    if (state.raw_fields && !example) findExample();
+  }
   drawn = now;
 }

@@ -1,6 +1,6 @@
 // The connection: fetches everything once, then follows the stream of events.
 
-import { ApiError, failure, headers, placed } from "./api.js";
+import { ApiError, failure, headers, key, placed } from "./api.js";
 import { askForKey, live, nextKey } from "./key.js";
 
 const SILENCE_MS = 10000;
@@ -20,8 +20,9 @@ function dispatch(block, handlers) {
 }
 
 async function openStream(signal) {
+  const sentKey = key();
   const response = await fetch(placed("/v1/stream"), { headers: headers({ Accept: "text/event-stream" }), cache: "no-store", signal });
-  if (!response.ok) throw await failure(response);
+  if (!response.ok) throw await failure(response, sentKey);
   return response;
 }
 

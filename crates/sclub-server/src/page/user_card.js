@@ -59,9 +59,9 @@ function nextItems(next) {
   };
   return [
     el("h3", {}, "Would get now, and why"),
-    isOther ? el("p", { class: "note" }, `The experiment serves this user with ${next.policy}.`) : null,
+    next.arm ? el("p", { class: "note" }, `In the experiment ${next.experiment}, this user is in the arm ${next.arm}, served with ${next.policy}.`) : null,
     el("ol", { class: "bars placed", id: "next-items" }, next.items.map((item) => el("li", {},
-      el("bdi", { class: "label", title: item.id }, item.title ?? item.id), el("span", { class: "track" }, bar(Math.max(0, item.score) / top)),
+      el("span", { class: "label", title: item.title ? `${item.title} (${item.id})` : item.id }, itemName(item)), el("span", { class: "track" }, bar(Math.max(0, item.score) / top)),
       el("span", { class: "value" }, decimal(item.score, 3)), el("span", { class: "says" }, why(item))))),
     el("p", { class: "note" }, `The score is the sum of the expected reward and the bonus.${next.random ? " The policy draws at random, so the next recommendation may differ." : ""}${next.explore_share > 0 ? ` ${percent(next.explore_share)} of the recommendations are drawn uniformly from the catalogue instead.` : ""}`),
   ];

@@ -61,6 +61,10 @@ pub(super) async fn recent_of_all(node: &Arc<Node>, user: String) -> Result<Answ
 
 /// A page of the catalogue, with counts that are sums over all nodes.
 pub(super) async fn items_page(node: &Arc<Node>, query: ItemsQuery) -> Result<Answer, ApiError> {
+    if query.sort.is_some() {
+        let message = "items cannot be sorted in a cluster: each node has its part of the counts";
+        return Err(ApiError::invalid("sort", message));
+    }
     let app = node.catalogue().app().ok_or_else(starting)?;
     let has_counts = query.counts == Some(true) && node.settings.journal_days > 0;
     let mut page = items::page(&app, query).await?;

@@ -2,6 +2,7 @@
 //! have.
 
 use sclub::{MAX_MAGNITUDE, Preset, Users};
+use sclub_features::Transform;
 use serde_json::{Value, json};
 
 use super::super::figures::DEFAULT_K;
@@ -41,7 +42,7 @@ pub(super) fn make_exact(document: &mut Value, subject: &Subject<'_>) {
         schema.remove("propertyNames");
         schema.insert("example".to_owned(), context.example());
     }
-    bodies(document, settings.transform.is_some());
+    bodies(document, settings.transform.as_deref());
     each_operation(document, |path, method, operation| {
         let parameters = operation.get_mut("parameters");
         let parameters = parameters.and_then(Value::as_array_mut);
@@ -78,6 +79,9 @@ fn parameter_schema(settings: &Settings, path: &str, method: &str, name: &str) -
         ("/v1/users/{id}/preview", "k") => Some(json!({
             "type": "integer", "minimum": 1, "maximum": settings.max_k, "default": DEFAULT_K.min(settings.max_k)
         })),
+        ("/v1/items", "sort") => {
+            Some(json!({"type": "string", "enum": ["shown", "rewards", "reward_rate"]}))
+        }
         ("/v1/timeline", "range") => {
             Some(json!({"type": "string", "enum": RANGES, "default": RANGES[0]}))
         }
@@ -281,7 +285,7 @@ fn nullable(mut schema: Value) -> Value {
 }
 
 /// Bodies that are not one JSON value of a type.
-fn bodies(document: &mut Value, takes_raw_items: bool) {
+fn bodies(document: &mut Value, transform: Option<&Transform>) {
     let lines = |of: &str| json!({"type": "array", "items": {"$ref": format!("#/components/schemas/{of}")}});
     let of = |schema: &str| json!({"$ref": format!("#/components/schemas/{schema}")});
     // No line is no item, and no settings are the defaults.
@@ -289,8 +293,11 @@ fn bodies(document: &mut Value, takes_raw_items: bool) {
     put.insert("required".to_owned(), false.into());
     let content = &mut put["content"]["application/x-ndjson"];
     content["schema"] = lines("ItemLine");
-    if takes_raw_items {
+    if let Some(transform) = transform {
         content["schema"]["items"] = json!({"anyOf": [of("ItemLine"), of("RawItem")]});
+        let mut item = transform.example();
+        item.insert("id".to_owned(), "i1".into());
+        content["example"] = json!([item]);
     }
     let make = object(document, "/paths/~1v1~1spaces~1{space}/put/requestBody");
     make.insert("required".to_owned(), false.into());
