@@ -1,11 +1,12 @@
 //! Recovery: the state from a snapshot and the log.
 
-use super::journal::has_decisions;
+use super::Shared;
 use crate::event::Batch;
 use crate::identity::{Identity, Misfit};
+use crate::locks::write;
 use crate::settings::Settings;
 use crate::state::{Effect, LoadError, State};
-use crate::store::{Folder, Log, SnapshotStore, StoreError};
+use crate::store::{Epochs, Folder, Log, SnapshotStore, StoreError};
 
 /// The reason why the state cannot be recovered.
 #[derive(Debug, thiserror::Error)]
@@ -68,7 +69,7 @@ pub fn identity(folder: &Folder) -> Result<Option<Identity>, FoldError> {
 }
 
 /// As [`identity`], for a start with these settings. A folder that was made for other settings is new as long as it has no
-/// event and no decision: nothing depends on its identity yet.
+/// event and has made no decision: nothing depends on its identity yet. A server that stops takes back the epoch of such a folder.
 ///
 /// # Errors
 /// If the folder cannot be read.
@@ -76,8 +77,21 @@ pub fn identity_for(folder: &Folder, settings: &Settings) -> Result<Option<Ident
     let Some(identity) = identity(folder)? else {
         return Ok(None);
     };
-    let is_unused = folder.log.last() == 0 && !has_decisions(&folder.journal)?;
+    let is_unused = folder.log.last() == 0 && folder.epochs()?.current().is_none();
     Ok((!is_unused || identity.check(settings).is_ok()).then_some(identity))
+}
+
+impl Shared {
+    /// Takes back the epoch of a folder that has no event and has made no decision. Requests that still come get none.
+    pub(super) fn take_back_epoch(&self) -> Result<(), StoreError> {
+        if self.is_replicated || self.folder.log.last() > 0 {
+            return Ok(());
+        }
+        match write(&self.term).take_if(|term| term.is_unused()) {
+            Some(_) => self.folder.set_epochs(&Epochs::default()),
+            None => Ok(()),
+        }
+    }
 }
 
 /// Returns true for the identity in the folder of a node: that of the cluster, then 8 bytes for the cluster's life.

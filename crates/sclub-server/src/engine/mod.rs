@@ -682,6 +682,9 @@ impl Engine {
         if !shared.is_replicated {
             upkeep::last_snapshot(shared);
         }
+        if let Err(error) = shared.take_back_epoch() {
+            tracing::warn!(%error, "cannot record that the folder is as new");
+        }
         if let Err(error) = shared.folder.close() {
             tracing::warn!(%error, "cannot record the end of the log");
         }

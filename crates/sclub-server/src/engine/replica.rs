@@ -75,6 +75,11 @@ impl Term {
             epochs,
         }
     }
+
+    /// Returns true if neither this term nor an earlier one has made a decision.
+    pub fn is_unused(&self) -> bool {
+        self.epochs.is_first() && self.number.load(Ordering::Relaxed) == first_number(1)
+    }
 }
 
 impl Shared {

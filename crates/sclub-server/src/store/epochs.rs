@@ -85,6 +85,11 @@ impl Epochs {
         self.0.last().copied()
     }
 
+    /// Returns true if there is one, the first.
+    pub fn is_first(&self) -> bool {
+        self.0.len() == 1
+    }
+
     /// The origin of a decision.
     pub fn origin(&self, handed: &DecisionContents<'_>) -> Origin {
         let number = epoch_of(handed.number);

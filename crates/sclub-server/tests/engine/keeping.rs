@@ -1,10 +1,12 @@
 //! Retention of the journal and of the log, and of the settings that a folder was made with.
 
-use sclub_server::engine::Engine;
+use sclub::ItemSet;
+use sclub_server::engine::{CandidateSet, Engine, RecommendQuery, Rules};
 use sclub_server::env::Env;
 use sclub_server::settings::{KeepLog, Settings};
+use sclub_server::state::Scratch;
 
-use crate::bench::{Bench, of, quiet, verified};
+use crate::bench::{Bench, DIM, of, quiet, verified};
 use crate::common::clock::{DAY, Moved};
 use crate::common::{files, files_containing};
 
@@ -192,5 +194,32 @@ fn a_folder_takes_other_settings_until_its_first_event() {
         let refused = Engine::open(Env::real(), folder.path(), &asked).unwrap_err();
         let text = refused.to_string();
         assert!(text.contains("the folder was made with lints"), "{text}");
+    }
+}
+
+/// The settings of a folder do not change any more then: its decisions are sealed with its key.
+#[test]
+fn a_folder_with_a_decision_keeps_its_settings() {
+    let settings = Settings {
+        journal_days: 0,
+        ..of("linucb-one")
+    };
+    let items = ItemSet::from_rows(DIM, &[1.0, 0.0, 0.0]).unwrap();
+    let bench = Bench::with(Env::real(), &settings);
+    let asked = RecommendQuery {
+        user: "u",
+        among: CandidateSet::Inline(vec!["a"], &items),
+        rules: Rules::default(),
+        k: 1,
+        context: None,
+    };
+    let shown = bench.engine.recommend(&asked, &mut Scratch::default());
+    let decision = shown.unwrap().decision;
+    for folder in [bench.killed(), bench.close()] {
+        let refused = Engine::open(Env::real(), folder.path(), &of("lints"));
+        let text = refused.unwrap_err().to_string();
+        assert!(text.contains("the folder was made with"), "{text}");
+        let again = Bench::at(folder, Env::real(), &settings);
+        assert_eq!(again.feedback(&decision, 1.0), Ok(true));
     }
 }
