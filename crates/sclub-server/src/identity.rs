@@ -623,7 +623,7 @@ fn check_names(policy: &Spec, settings: &Settings) -> Result<(), Misfit> {
             )));
         }
         Err(Misfit(format!(
-            "policy {policy} has no setting {name}; omit {name}, or use one of the policies that have it: {}",
+            "{name} is not a setting of policy {policy}; omit {name}, or use one of the policies that have it: {}",
             names(&others)
         )))
     };

@@ -244,7 +244,7 @@ fn settings_that_do_not_fit_the_folder_are_refused() {
     fails_with(&start(&["--beta-scale", "0.5"]), "beta-scale is 0.5");
     fails_with(
         &start(&["--half-life", "50"]),
-        "policy linucb-ind has no setting half-life",
+        "half-life is not a setting of policy linucb-ind",
     );
     let server = Server::start(&data, &[]);
     assert_eq!(server.state()["policy"], "linucb-ind");
@@ -270,7 +270,7 @@ fn a_new_folder_is_for_sclub_soft_and_keeps_its_half_life() {
     for flag in ["alpha-theta", "alpha-p"] {
         let refused = start(&[&format!("--{flag}"), "1"]);
         let expected = format!(
-            "policy sclub-soft has no setting {flag}; omit {flag}, or use one of the policies that have it: sclub"
+            "{flag} is not a setting of policy sclub-soft; omit {flag}, or use one of the policies that have it: sclub"
         );
         fails_with(&refused, &expected);
     }
@@ -278,7 +278,7 @@ fn a_new_folder_is_for_sclub_soft_and_keeps_its_half_life() {
         let refused = start(&[&format!("--{flag}"), "1"]);
         fails_with(
             &refused,
-            &format!("policy sclub-soft has no setting {flag}; omit {flag}, {others}"),
+            &format!("{flag} is not a setting of policy sclub-soft; omit {flag}, {others}"),
         );
     }
     fails_with(
@@ -287,7 +287,7 @@ fn a_new_folder_is_for_sclub_soft_and_keeps_its_half_life() {
     );
     fails_with(
         &start(&["--policy", "sclub", "--half-life", "50"]),
-        "policy sclub has no setting half-life",
+        "half-life is not a setting of policy sclub",
     );
     let server = Server::start(&data, &["--half-life", "50"]);
     server.ok("PUT", "/v1/items", &items(4, 3));
@@ -300,7 +300,7 @@ fn a_new_folder_is_for_sclub_soft_and_keeps_its_half_life() {
     fails_with(&start(&["--half-life", "60"]), "made with 50");
     fails_with(
         &start(&["--beta", "1"]),
-        "policy sclub-soft has no setting beta",
+        "beta is not a setting of policy sclub-soft",
     );
     let server = Server::start(&data, &[]);
     assert_eq!(server.hash(), state["hash"].as_str().unwrap());

@@ -28,7 +28,7 @@ use batch::{Share, error_of, feedback_batch, is_idle_round, of_whole_batch, reco
 use super::items::parsed_query;
 use super::query::StateQuery;
 use super::scalars::GivenId;
-use super::{Answer, App, Routes, Shared, body, calls, items, json, parse};
+use super::{Answer, App, Routes, Shared, body, calls, id_not_utf8, items, json, parse};
 use crate::cluster::call::{GroupAnswer, GroupCall, HttpAnswer, HttpCall, Route};
 use crate::cluster::node::Group;
 use crate::cluster::{Node, Unanswered};
@@ -115,7 +115,7 @@ async fn answer(app: &Shared, node: Arc<Node>, mut request: Request) -> Result<A
         _ if path.starts_with("/v1/users/") => {
             let rest = path.trim_start_matches("/v1/users/");
             let (id, rest) = rest.split_once('/').unwrap_or((rest, ""));
-            let id = percent_decoded(id);
+            let id = percent_decoded(id).ok_or_else(id_not_utf8)?;
             if rest == "recent" {
                 return figures::recent_of_all(&node, id).await;
             }
@@ -545,7 +545,8 @@ fn catalogue_dim(node: &Node) -> Option<usize> {
     engine.and_then(|engine| engine.state().dim())
 }
 
-fn percent_decoded(text: &str) -> String {
+/// An id of a path as the router decodes it; `None` if it is not UTF-8.
+fn percent_decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&byte, after)) = rest.split_first() {
@@ -566,7 +567,7 @@ fn percent_decoded(text: &str) -> String {
             }
         }
     }
-    String::from_utf8_lossy(&bytes).into_owned()
+    String::from_utf8(bytes).ok()
 }
 
 #[cfg(test)]
@@ -583,7 +584,8 @@ mod tests {
             ("%+1", "%+1"),
             ("%zz%4", "%zz%4"),
         ] {
-            assert_eq!(percent_decoded(path), id, "{path}");
+            assert_eq!(percent_decoded(path).as_deref(), Some(id), "{path}");
         }
+        assert_eq!(percent_decoded("%ff"), None);
     }
 }

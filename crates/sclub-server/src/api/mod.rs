@@ -419,9 +419,13 @@ impl<S: Send + Sync> FromRequestParts<S> for Id {
         let path = Path::<String>::from_request_parts(parts, state).await;
         match path {
             Ok(Path(id)) => Ok(Self(id)),
-            Err(_) => Err(ApiError::invalid("id", "the id in the path is not UTF-8")),
+            Err(_) => Err(id_not_utf8()),
         }
     }
+}
+
+fn id_not_utf8() -> ApiError {
+    ApiError::invalid("id", "the id in the path is not UTF-8")
 }
 
 /// Records the count and the time of calls that have no metrics of their own.

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use serde::de::IgnoredAny;
 use serde_json::Error;
 
 use crate::edge::ApiError;
@@ -15,13 +16,20 @@ pub(super) fn wrong_json(what: &str, text: &[u8], error: &Error) -> ApiError {
     let message = error.to_string();
     let reason = message.rsplit_once(" at line ");
     let reason = reason.map_or(&*message, |(reason, _)| reason);
-    let is_too_large = reason == "number out of range";
+    // A number that is too large, or another value where one of some strings is expected, is wrong as data only.
+    let is_json = error.is_data() || serde_json::from_slice::<IgnoredAny>(text).is_ok();
+    let reason = match reason {
+        "expected value" if is_json => "invalid type: expected a string",
+        reason => reason,
+    };
     let reason = if text.trim_ascii().is_empty() {
         "it is empty; an object is expected".to_owned()
     } else if text.starts_with(b"\xef\xbb\xbf") {
         "it begins with a byte order mark; send UTF-8 without one".to_owned()
     } else {
         let place = match error.line() {
+            // It is about the whole text.
+            _ if error.column() == 0 => String::new(),
             // A text of one line has no line numbers.
             1 => format!(" at column {}", error.column()),
             line => format!(" at line {line} column {}", error.column()),
@@ -30,7 +38,7 @@ pub(super) fn wrong_json(what: &str, text: &[u8], error: &Error) -> ApiError {
     };
     let refused = ApiError::bad_json(format!("{what}: {reason}"));
     // What is not JSON at all has no fields.
-    let field = match error.is_data() || is_too_large {
+    let field = match is_json {
         true => field(text, error, &message),
         false => None,
     };
@@ -83,7 +91,12 @@ fn field(text: &[u8], error: &Error, message: &str) -> Option<String> {
     let lines = text.split_inclusive(|&byte| byte == b'\n').take(line);
     let start: usize = lines.map(<[u8]>::len).sum();
     let read = text.get(..start + error.column()).unwrap_or(text);
-    let mut path = path_at_end(read);
+    let is_list = ["invalid type: sequence", "expected value"]
+        .iter()
+        .any(|start| message.starts_with(start));
+    // Where a number is expected, a list is not read yet.
+    let is_list = is_list && text.get(read.len()) != Some(&b'[');
+    let mut path = path_at_end(read, is_list);
     // The place of a missing field is the end of the object.
     if let Some(rest) = message.strip_prefix("missing field `") {
         let name = rest.split('`').next().unwrap_or_default();
@@ -93,8 +106,8 @@ fn field(text: &[u8], error: &Error, message: &str) -> Option<String> {
     (!path.is_empty()).then(|| shortened(&path, MAX_FIELD).into_owned())
 }
 
-/// The path of the value that the beginning of a JSON text ends in or behind.
-fn path_at_end(read: &[u8]) -> String {
+/// The path of the value that the beginning of a JSON text ends in or behind. If a list is wrong, that is where it begins.
+fn path_at_end(read: &[u8], is_list: bool) -> String {
     enum Within {
         Object(Option<String>),
         List(usize),
@@ -130,8 +143,7 @@ fn path_at_end(read: &[u8]) -> String {
             _ => {}
         }
     }
-    // Behind `[`, the list itself is wrong.
-    if read.trim_ascii_end().ends_with(b"[") {
+    if is_list && read.trim_ascii_end().ends_with(b"[") {
         within.pop();
     }
     let mut path = String::new();
@@ -187,7 +199,19 @@ mod tests {
                 r#"{"user": "u", "items": [{"id": 1, "features": [0, "1"]}]}"#,
                 "items[0].features[1]",
             ),
+            (
+                r#"{"user": "u", "items": [{"id": 1, "features": [{}]}]}"#,
+                "items[0].features[0]",
+            ),
+            (
+                r#"{"user": "u", "items": [{"id": 1, "features": [[1]]}]}"#,
+                "items[0].features[0]",
+            ),
+            (r#"{"user": "u", "candidates": [null]}"#, "candidates[0]"),
+            (r#"{"user": "u", "candidates": [["a"]]}"#, "candidates[0]"),
             (r#"{"user": "u", "items": {}}"#, "items"),
+            (r#"{"user": "u", "ties": 5, "k": 1}"#, "ties"),
+            (r#"{"user": "u", "ties": ["draw"]}"#, "ties"),
             ("{\"user\": \"u\",\n\n \"k\":\n {}}", "k"),
             (r#"{"user": "u", "context": {"hour": [1]}}"#, "context"),
         ] {
@@ -209,6 +233,11 @@ mod tests {
                 "it: invalid type: integer `5`, expected a string at column 14"
             )
         );
+        let text = r#"{"decision": "x", "rewards": [{"item": "a"}]}"#;
+        let (_, field) = refused::<FeedbackRequest<'_>>(text);
+        assert_eq!(field.unwrap(), "rewards[0]");
+        let (_, field) = refused::<ItemLine>(r#"{"id": 1, "features": [1], "tags": [5]}"#);
+        assert_eq!(field.unwrap(), "tags[0]");
         let (message, field) = refused::<ItemLine>(r#"{"id": 1, "features": [1], "tags": null}"#);
         assert_eq!(field.unwrap(), "tags");
         assert!(message.contains("expected a list"), "{message}");
@@ -226,6 +255,7 @@ mod tests {
                 "\"x\"",
                 "it: invalid type: string \"x\", expected an object",
             ),
+            ("{\"ties\": 5", "it: expected value at column 10"),
         ] {
             let (message, field) = refused::<RecommendRequest<'_>>(text);
             assert_eq!(field, None, "{text}");

@@ -135,13 +135,13 @@ fn invalid_settings_are_refused() {
     );
     assert_eq!(
         refused(&with("tuned", "sclub-soft")),
-        "policy sclub-soft has no setting preset; omit preset, or use one of the policies that have it: \
+        "preset is not a setting of policy sclub-soft; omit preset, or use one of the policies that have it: \
          sclub, linucb-ind, linucb-one"
     );
     let half = [("half-life", Literal::Number(50.0))];
     assert_eq!(
         refused(&of("sclub", &half)),
-        "policy sclub has no setting half-life; omit half-life, or use one of the policies that have it: \
+        "half-life is not a setting of policy sclub; omit half-life, or use one of the policies that have it: \
          sclub-soft, gaussian"
     );
     let negative = [("alpha-theta", Literal::Number(-1.0))];

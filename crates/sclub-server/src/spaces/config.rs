@@ -179,6 +179,7 @@ pub(super) fn write_given(disk: &dyn Disk, folder: &Path, given: &Given) -> Resu
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::identity::Identity;
     use serde_json::json;
 
     fn given(value: Value) -> Given {
@@ -240,6 +241,24 @@ mod tests {
             assert!(error.contains(reason), "{error}");
             let field = refused(&bad, error).field;
             assert_eq!(field.as_deref(), bad.keys().next().map(String::as_str));
+        }
+    }
+
+    #[test]
+    fn a_setting_that_the_policy_does_not_have_is_named() {
+        for (bad, field) in [
+            (json!({"policy": "sclub", "temper": 1}), "temper"),
+            (json!({"policy": "lints", "preset": "released"}), "preset"),
+            (json!({"preset": "zz"}), "preset"),
+            (json!({"policy": "sclub", "preset": "zz"}), "preset"),
+            (json!({"alpha-p": 1}), "alpha-p"),
+            (json!({"policy": "club"}), "policy"),
+        ] {
+            let bad = given(bad);
+            let settings = space_settings(&Settings::default(), Path::new("x"), &bad).unwrap();
+            let refused_by = Identity::new(&settings, &*crate::env::Env::real().random);
+            let error = refused(&bad, refused_by.unwrap_err().to_string());
+            assert_eq!(error.field.as_deref(), Some(field), "{}", error.message);
         }
     }
 
