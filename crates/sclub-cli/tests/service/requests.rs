@@ -300,6 +300,22 @@ fn what_cannot_be_is_refused_in_our_words() {
         ),
         (
             "GET",
+            "/v1/items?a:%20b=1",
+            String::new(),
+            422,
+            "invalid",
+            json!("a: b"),
+        ),
+        (
+            "GET",
+            "/v1/items?after=nobody",
+            String::new(),
+            404,
+            "unknown_item",
+            json!("after"),
+        ),
+        (
+            "GET",
             "/v1/users/nobody",
             String::new(),
             404,

@@ -14,7 +14,7 @@ use crate::engine::{Engine, Refusal};
 use crate::state::Catalogue;
 
 /// The number of items that are looked at in one read of the state, so that learning does not wait for long.
-const PER_READ: usize = 2_000;
+const PER_READ: usize = 500;
 
 /// The number of times that a listing begins again because items were removed meanwhile, which moves others.
 const ATTEMPTS: usize = 5;
