@@ -327,6 +327,7 @@ fn the_page_shows_items_users_and_experiments_so_that_all_can_read_them() {
     assert_eq!(browser.errors(), Vec::<String>::new());
     server.ok("POST", "/v1/experiments/which/end", "{\"winner\": \"one\"}");
     browser.open(&server.url);
+    browser.wait_for("document.querySelector('#experiment-note').innerText.includes('ended')");
     let note = browser.text("#experiment-note");
     let (ended, time) = note.rsplit_once(" is in force since ").unwrap();
     assert_eq!(ended, "which, ended; one");
