@@ -163,6 +163,7 @@ mod tests {
     use super::*;
     use crate::api::model::{FeedbackRequest, ItemLine, RecommendBatchRequest, RecommendRequest};
     use serde::Deserialize;
+    use std::collections::HashMap;
 
     fn refused<'a, T: Deserialize<'a>>(text: &'a str) -> (String, Option<String>) {
         let error = serde_json::from_slice::<T>(text.as_bytes())
@@ -261,6 +262,9 @@ mod tests {
             assert_eq!(field, None, "{text}");
             assert!(message.starts_with(reason), "{message}");
         }
+        let (message, _) = refused::<HashMap<String, IgnoredAny>>("[{}]");
+        let reason = "it: invalid type: list, expected an object";
+        assert_eq!(message, reason);
         let long = "é".repeat(100_000);
         let (message, field) = refused::<RecommendRequest<'_>>(&format!("{{\"{long}\": 1}}"));
         assert!(message.chars().count() < 600, "{}", message.len());
