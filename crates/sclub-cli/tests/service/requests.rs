@@ -386,7 +386,7 @@ fn what_cannot_be_is_refused_in_our_words() {
     assert_eq!(server.hash(), before);
     let metrics = server.ok("GET", "/metrics", "");
     let metrics = metrics.as_str().unwrap();
-    let counted = r#"sclub_requests_total{space="default",call="other",outcome="refused"} 10"#;
+    let counted = r#"sclub_requests_total{space="default",call="other",outcome="refused"} 12"#;
     assert!(metrics.contains(counted), "{metrics}");
 }
 

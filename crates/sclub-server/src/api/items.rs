@@ -328,9 +328,12 @@ pub(super) fn parsed_query<T>(query: Result<Query<T>, QueryRejection>) -> Result
         Err(error) => error.body_text(),
     };
     let reason = error.rsplit("query string: ").next().unwrap_or(&error);
-    // "limit: invalid digit found in string", or "duplicate field `limit`"; the name of an unknown field may be any text.
+    // "a: b: unknown field `a: b`, expected one of": its name may be any text.
+    let unknown = reason.find("unknown field `").map(|at| &reason[at..]);
+    let reason = unknown.unwrap_or(reason);
+    // "limit: invalid digit found in string", or "duplicate field `limit`"
     let (name, reason) = match reason.split_once(": ") {
-        Some((name, reason)) if !name.contains('`') => (name, reason),
+        Some((name, reason)) if unknown.is_none() => (name, reason),
         _ => (reason.split('`').nth(1).unwrap_or("query"), reason),
     };
     let message = match reason {
