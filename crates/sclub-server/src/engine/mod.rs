@@ -13,6 +13,9 @@
 
 mod backup;
 mod candidates;
+#[cfg(test)]
+#[path = "../../tests/common/mod.rs"]
+mod common;
 mod equal;
 mod experiment;
 mod export;

@@ -5,6 +5,8 @@ use sclub::{Outlook, Sequential};
 use tempfile::TempDir;
 
 use super::*;
+use crate::engine::common::disk::Faults;
+use crate::engine::common::{copy_of, files_containing, new_folder};
 use crate::engine::owner::WriteRequest;
 use crate::engine::{
     CandidateSet, Engine, Feedback, RecommendQuery, Refusal, Rules, Verified, fold, verify,
@@ -14,11 +16,6 @@ use crate::event::{Batch, Event, Item, Stamp};
 use crate::settings::Settings;
 use crate::state::{Scratch, State};
 use crate::store::Folder;
-use common::disk::Faults;
-use common::{copy_of, files_containing, new_folder};
-
-#[path = "../../../tests/common/mod.rs"]
-mod common;
 
 /// Ids that are long enough not to be in a file by chance.
 const USERS: [&str; 3] = ["user-zero-5f1c", "user-one-93ad", "user-two-c2e0"];

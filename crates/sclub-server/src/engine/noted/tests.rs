@@ -11,6 +11,8 @@ use tokio::sync::mpsc;
 
 use super::*;
 use crate::cluster::bus::BusError;
+use crate::engine::common::disk::Faults;
+use crate::engine::common::{copy_of, new_folder};
 use crate::engine::{
     CandidateSet, Engine, Feedback, RecommendQuery, Recommended, Refusal, Replica, Rules,
 };
@@ -20,11 +22,6 @@ use crate::identity::Identity;
 use crate::settings::Settings;
 use crate::state::Scratch;
 use crate::store::{AppendError, Batches, Folder, Follow, Log, StoreError, Written};
-use common::disk::Faults;
-use common::{copy_of, new_folder};
-
-#[path = "../../../tests/common/mod.rs"]
-mod common;
 
 fn settings() -> Settings {
     Settings {
@@ -121,6 +118,8 @@ fn a_replaced_reward_counts_by_the_difference_to_the_assumed_one() {
     assert_eq!(again.written(), expected);
 }
 
+type Sender = mpsc::Sender<Result<(u64, Bytes), BusError>>;
+
 /// A replicated log in memory.
 #[derive(Debug, Default)]
 struct InMemory {
@@ -128,7 +127,7 @@ struct InMemory {
     /// True if appends are not answered.
     is_silent: AtomicBool,
     /// Those who wait for more batches. There are never any.
-    waiting: Mutex<Vec<mpsc::Sender<Result<(u64, Bytes), BusError>>>>,
+    waiting: Mutex<Vec<Sender>>,
 }
 
 impl InMemory {
