@@ -1646,7 +1646,8 @@ export interface components {
             slot_propensity?: number | null;
             /**
              * Format: double
-             * @description The exploration bonus for the uncertainty of `mean`.
+             * @description The exploration bonus for the uncertainty of `mean`, and with a policy that draws at random, such as `sclub-soft`, the draw, which may
+             *     be negative.
              */
             width: number;
         };

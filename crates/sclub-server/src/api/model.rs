@@ -120,7 +120,8 @@ pub struct ScoredItem {
     pub score: f64,
     /// Its expected reward.
     pub mean: f64,
-    /// The exploration bonus for the uncertainty of `mean`.
+    /// The exploration bonus for the uncertainty of `mean`, and with a policy that draws at random, such as `sclub-soft`, the draw, which may
+    /// be negative.
     pub width: f64,
     /// The probability of the item to be in the list: exact if the policy does not draw at random, else an estimate.
     /// Absent unless the server was started with `--propensities` or `--explore-share`.
