@@ -26,8 +26,8 @@ use crate::serve::KEYS;
 /// The maximum number of starts of the copy. A fit that was due at the backup takes effect after a start, and changes the hash.
 const MAX_STARTS: usize = 5;
 
-/// The number of backups of a running server that are taken until none of its events came in between.
-const MAX_BACKUPS: usize = 3;
+/// The number of backups of a running server, or of a group of a cluster, that are taken until none of its events came in between.
+pub const MAX_BACKUPS: usize = 3;
 
 /// The time to remove the throwaway folder of a drill that is interrupted.
 const MAX_REMOVAL: Duration = Duration::from_secs(5);

@@ -18,7 +18,7 @@ use tokio::runtime::Runtime;
 use super::keep::{self, Contents};
 use super::up::{MAX_START, find_server, quoted};
 use super::{LinkArgs, runtime};
-use crate::drill::{DrillArgs, Process, compare, get, same, secret, serve_copy};
+use crate::drill::{DrillArgs, MAX_BACKUPS, Process, compare, get, same, secret, serve_copy};
 use crate::files::create_private;
 
 /// The number of looks at a node whose state changes: a fit that was due at the backup takes effect after a start.
@@ -168,17 +168,20 @@ fn run(source: Source<'_>, args: &DrillArgs, scratch: &Path) -> Result<Drill> {
     })
 }
 
-/// Takes a backup. Returns the state of each group that has not changed meanwhile.
+/// Takes a backup, of each group again if it has changed meanwhile. Returns the state of those that have not in the last one.
 async fn take(link: &LinkArgs, out: &Path) -> Result<BTreeMap<String, (u64, String)>> {
     let (bus, cluster) = link.join().await?;
     keep::prepare(out)?;
     let (mut last, mut sources) = (BTreeMap::new(), BTreeMap::new());
     for (index, group) in Cluster::streams(cluster.partitions).into_iter().enumerate() {
-        let before = hash_of_group(&*bus, index, &group).await;
-        last.insert(group.clone(), keep::write(&*bus, &group, out).await?);
-        let after = hash_of_group(&*bus, index, &group).await;
-        if let Some(known) = before.filter(|known| after.as_ref() == Some(known)) {
-            sources.insert(group, known);
+        for _ in 0..MAX_BACKUPS {
+            let before = hash_of_group(&*bus, index, &group).await;
+            last.insert(group.clone(), keep::write(&*bus, &group, out).await?);
+            let after = hash_of_group(&*bus, index, &group).await;
+            if let Some(known) = before.filter(|known| after.as_ref() == Some(known)) {
+                sources.insert(group, known);
+                break;
+            }
         }
     }
     keep::finish(cluster, last, out)?;
