@@ -158,7 +158,9 @@ def try_work(server: Server) -> None:
         assert value(name) and float(value(name)[1]) > 0, f"no metric {name}"
     tasks = Path("/proc", shown("MainPID"), "task").iterdir()
     niceness = {(task / "comm").read_text().strip(): int((task / "stat").read_text().rsplit(")", 1)[1].split()[16]) for task in tasks}
-    assert niceness["sclub-fit"] == 10 and niceness["sclub"] == 0, niceness
+    # The trial itself may have a low priority.
+    own = os.nice(0)
+    assert niceness["sclub-fit"] == min(own + 10, 19) and niceness["sclub"] == own, niceness
     server.call("/v1/admin/snapshot", b"", "POST")
     server.call("/v1/admin/compact", b"", "POST")
     assert len(server.call("/v1/admin/backup")) > 1000
