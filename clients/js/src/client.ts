@@ -102,15 +102,15 @@ export class Client extends Operations {
   }
 
   /**
-   * The items of the catalogue, in pages of 1,000: all, or those whose id, title or tags contain the text `search`. With `counts` each has
+   * The items of the catalogue, in pages of 1,000: all, or those whose id, title, tags or data contain the text `search`. With `counts` each has
    * also `counts`: how often it was shown, and its rewards.
    */
   async *items(
-    options: { search?: string; counts?: boolean } & CallOptions = {},
+    options: { search?: string; sort?: "shown" | "rewards" | "reward_rate"; ascending?: boolean; counts?: boolean } & CallOptions = {},
   ): AsyncGenerator<CatalogueItem & { counts?: ItemFigures }, void, undefined> {
-    const { search, counts, ...how } = options;
+    const { search, sort, ascending, counts, ...how } = options;
     for (let after: string | null | undefined; after !== null; ) {
-      const answer = await this.sent("get", "/v1/items", { query: { limit: PAGE, after, search, counts } }, how);
+      const answer = await this.sent("get", "/v1/items", { query: { limit: PAGE, after, search, sort, ascending, counts } }, how);
       const page = parsed<AnswerOf<"/v1/items", "get">>(answer, (said) => Array.isArray(said.items));
       for (const [place, item] of page.items.entries()) {
         const figures = page.counts?.[place];

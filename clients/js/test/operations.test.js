@@ -79,6 +79,15 @@ test("what the server knows can be looked at", { timeout: 60_000 }, async (t) =>
   // Rewards come there a moment later.
   while ((await past())[0][1] === null) await new Promise((resolve) => setTimeout(resolve, 20));
   assert.deepEqual(await past(), shown.items.map(({ id }, place) => [id, 1 - place]));
+  const best = async (ascending) => {
+    const ids = [];
+    for await (const { id } of client.items({ sort: "reward_rate", ascending })) ids.push(id);
+    return ids.slice(0, 2);
+  };
+  const [first, second] = shown.items.map(({ id }) => id);
+  // So are they counted.
+  while ((await best(false))[0] !== first) await new Promise((resolve) => setTimeout(resolve, 20));
+  assert.deepEqual(await best(true), [second, first]);
   const found = [];
   for await (const item of client.items({ search: "green", counts: true })) found.push(item);
   assert.deepEqual(found.map((item) => [item.id, typeof item.counts.shown]), [["tea", "number"]]);

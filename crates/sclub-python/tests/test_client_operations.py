@@ -102,10 +102,13 @@ def test_what_the_server_knows_can_be_looked_at(tmp_path: Path, connect: Connect
             (shown.items[1].id, 0),
         ]
         end = time.monotonic() + 30
-        while (found := client.item_cards(search="MINT", counts=True))[0]["counts"]["shown"] == 0:
+        while (found := client.item_cards(search="MINT", counts=True))[0]["counts"]["rewards"] == 0:
             # Items are counted a moment later.
             assert time.monotonic() < end
         assert [(one["title"], one["counts"]["shown"]) for one in found] == [("Mint tea", 1)]
+        best = client.item_cards(sort="reward_rate")
+        assert [one["id"] for one in best] == [one.id for one in shown.items]
+        assert client.item_cards(sort="reward_rate", ascending=True) == best[::-1]
         assert len(client.item_cards(limit=1)) == 1 and "counts" not in client.item_cards()[0]
         assert client.timeline("24h")["step_seconds"] == 60
         assert client.metrics().startswith("# HELP ")

@@ -162,10 +162,16 @@ class AsyncClient(AsyncOperator):
         return await self._run(self._calls.items(limit))
 
     async def item_cards(
-        self, *, search: str | None = None, counts: bool = False, limit: int | None = None
+        self,
+        *,
+        search: str | None = None,
+        sort: Literal["shown", "rewards", "reward_rate"] | None = None,
+        ascending: bool = False,
+        counts: bool = False,
+        limit: int | None = None,
     ) -> list[Card]:
         """As `Client.item_cards`."""
-        return await self._run(self._calls.item_cards(search, counts, limit))
+        return await self._run(self._calls.item_cards(search, sort, ascending, counts, limit))
 
     async def patch_item(self, id: Id, **fields: Any) -> Card:
         """As `Client.patch_item`."""

@@ -208,10 +208,14 @@ class Calls(OperatorCalls):
         found = yield from self.pages("/v1/items", "items", "after", limit)
         return {item["id"]: item["features"] for item in found}
 
-    def item_cards(self, search: str | None, counts: bool, limit: int | None) -> Call[list[Card]]:
+    def item_cards(
+        self, search: str | None, sort: str | None, ascending: bool, counts: bool, limit: int | None
+    ) -> Call[list[Card]]:
         asked = {"counts": "true"} if counts else {}
         if search is not None:
             asked["search"] = search
+        if sort is not None:
+            asked |= {"sort": sort, "ascending": "true" if ascending else "false"}
         return self.pages("/v1/items", "items", "after", limit, asked, counted)
 
     def patch_item(self, id: Id, fields: Mapping[str, Any]) -> Call[Card]:

@@ -350,20 +350,31 @@ class Client(Operator):
         return self._run(self._calls.items(limit))
 
     def item_cards(
-        self, *, search: str | None = None, counts: bool = False, limit: int | None = None
+        self,
+        *,
+        search: str | None = None,
+        sort: Literal["shown", "rewards", "reward_rate"] | None = None,
+        ascending: bool = False,
+        counts: bool = False,
+        limit: int | None = None,
     ) -> list[Card]:
         """Items of the catalogue with all their fields: all, or the first `limit`.
 
         Parameters
         ----------
         search
-            Only items whose id, title or tags contain this text. Upper and lower case are the same.
+            Only items whose id, title, tags or texts in ``data`` contain this text. Upper and lower case are the same.
+        sort
+            The order: by how often items were shown, by their number of rewards or by their mean reward, the largest first.
+            None for the order of the catalogue. Not in a cluster.
+        ascending
+            True for the smallest first.
         counts
             True to include ``"counts"``: how often each item was shown, and its rewards.
         limit
             The maximum number of items; None for all.
         """
-        return self._run(self._calls.item_cards(search, counts, limit))
+        return self._run(self._calls.item_cards(search, sort, ascending, counts, limit))
 
     def patch_item(self, id: Id, **fields: Any) -> Card:
         """Changes some fields of an item of the catalogue. Returns the item.
