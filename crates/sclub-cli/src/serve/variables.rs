@@ -55,7 +55,7 @@ fn check_names(names: impl Iterator<Item = String>) -> Result<()> {
     );
 }
 
-/// Whether a name is one that Kubernetes and Docker give to the address of a service called `sclub` or `sclub-…`, such as
+/// Returns true for names that Kubernetes and Docker give to the address of a service called `sclub` or `sclub-…`, such as
 /// `SCLUB_NATS_SERVICE_PORT_CLIENT` and `SCLUB_NATS_PORT_4222_TCP_ADDR`.
 fn is_of_a_service(name: &str) -> bool {
     let Some(rest) = name.strip_prefix("SCLUB") else {

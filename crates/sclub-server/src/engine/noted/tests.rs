@@ -126,7 +126,7 @@ struct InMemory {
     batches: Mutex<Vec<Bytes>>,
     /// True if appends are not answered.
     is_silent: AtomicBool,
-    /// Those who wait for more batches. There are never any.
+    /// The readers that wait for more batches; none ever come.
     waiting: Mutex<Vec<Sender>>,
 }
 
