@@ -18,7 +18,7 @@ use tempfile::TempDir;
 use tokio::sync::oneshot;
 
 use crate::cluster::{Source, Stop, cluster_drill};
-use crate::files::{part_of, print_line};
+use crate::files::{part_of, prepare_file, print_line};
 use crate::keeping::{BackupArgs, backup_folder, download, explained, fetch};
 use crate::remote::{Remote, TrustArgs, block_on, call};
 use crate::serve::KEYS;
@@ -347,7 +347,10 @@ fn backup(args: &BackupArgs, scratch: &Path) -> Result<(PathBuf, Option<Known>)>
         return Ok((from.clone(), None));
     }
     let file = match &args.out {
-        Some(out) => out.clone(),
+        Some(out) => {
+            prepare_file(out)?;
+            out.clone()
+        }
         None => scratch.join("backup"),
     };
     if let Some(data) = &args.source.data {

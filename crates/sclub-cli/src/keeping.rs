@@ -128,13 +128,11 @@ pub fn verify(args: &VerifyArgs) -> Result<ExitCode> {
 
 /// Writes a backup.
 pub fn backup(args: &BackupArgs) -> Result<ExitCode> {
-    if let Some(out) = &args.out {
-        prepare_file(out)?;
-    }
     let out = match &args.out {
         Some(out) if !args.drill.drill => out,
         _ => return drill(args),
     };
+    prepare_file(out)?;
     let bytes = match (&args.source.data, &args.source.url) {
         (Some(data), _) => backup_folder(data, out)?,
         (None, url) => {
