@@ -1,6 +1,8 @@
 /** The client of a server that runs `sclub serve`. */
 
 import { parsed } from "./connection.js";
+import { SclubError } from "./errors.js";
+import { type ItemsPage, listed } from "./listing.js";
 import { Operations, PAGE } from "./operations.js";
 import type {
   AnswerOf,
@@ -65,15 +67,16 @@ export class Client extends Operations {
   }
 
   /**
-   * Sends the rewards of several users as one round: all are learned, or none. An empty list is a round without rewards, which
-   * is not sent again if its answer is lost.
+   * Sends the rewards of several users as one round: all are learned, or none. In a cluster they are one round in each partition, and
+   * if one refuses its part, the others may have learned theirs. Each element is as the result of `feedback`. An empty list is a round
+   * without rewards, which is not sent again if its answer is lost.
    */
   async feedbackMany(feedback: Iterable<FeedbackRequest>, options: CallOptions = {}): Promise<boolean[]> {
     const given = listOf(feedback, "feedback").map(givenInBatch);
     const answer = await this.sent("post", "/v1/feedback/batch", { body: { feedback: given } }, options);
     const { applied } = parsed<{ applied: boolean[] }>(answer, (said) => Array.isArray(said.applied));
-    // A batch is applied as a whole: if the attempt without an answer did so, nothing is new now.
-    return answer.isLost && !applied.includes(true) ? applied.map(() => true) : applied;
+    // Some may be new now and others not: in a cluster an attempt can succeed in a part of the partitions.
+    return answer.isLost ? applied.map(() => true) : applied;
   }
 
   /**
@@ -81,19 +84,29 @@ export class Client extends Operations {
    * place of `features`; `unknown_fields` of the answer names those that no feature is made of.
    *
    * All are checked before the first is sent. Many items are sent in several requests. If one of them fails, the items before it
-   * stay.
+   * stay, and the error has `mayBeDone`.
    */
   async putItems(items: Iterable<Item>, options: CallOptions = {}): Promise<ItemsPut> {
     const total: ItemsPut = { items: 0, changed: 0 };
     const unknown = new Set<string>();
     for (const text of piecesOf(items)) {
-      const headers = { "content-type": "application/x-ndjson" };
-      const put = parsed<ItemsPut>(await this.sent("put", "/v1/items", { text, headers }, options), (said) => said.items >= 0);
+      const put = await this.#putPiece(text, total.items > 0, options);
       total.items += put.items;
       total.changed += put.changed;
       for (const field of put.unknown_fields ?? []) unknown.add(field);
     }
     return unknown.size > 0 ? { ...total, unknown_fields: [...unknown] } : total;
+  }
+
+  /** Puts the items of one request. */
+  async #putPiece(text: string, areSome: boolean, options: CallOptions): Promise<ItemsPut> {
+    const headers = { "content-type": "application/x-ndjson" };
+    try {
+      return parsed<ItemsPut>(await this.sent("put", "/v1/items", { text, headers }, options), (said) => said.items >= 0);
+    } catch (error) {
+      if (areSome && error instanceof SclubError) error.mayBeDone = true;
+      throw error;
+    }
   }
 
   /** An item of the catalogue. */
@@ -104,20 +117,20 @@ export class Client extends Operations {
   /**
    * The items of the catalogue, in pages of 1,000: all, or those whose id, title, tags or data contain the text `search`. With `counts` each has
    * also `counts`: how often it was shown, and its rewards.
+   *
+   * The catalogue may change meanwhile, also in the loop: no item comes twice, and every item that is there all the time comes once. Those that
+   * a removal, or with `sort` a new count, has moved to a page that was read before come last. If items are removed faster than the pages can
+   * be read, it rejects with the code `changing`.
    */
-  async *items(
+  items(
     options: { search?: string; sort?: "shown" | "rewards" | "reward_rate"; ascending?: boolean; counts?: boolean } & CallOptions = {},
   ): AsyncGenerator<CatalogueItem & { counts?: ItemFigures }, void, undefined> {
     const { search, sort, ascending, counts, ...how } = options;
-    for (let after: string | null | undefined; after !== null; ) {
-      const answer = await this.sent("get", "/v1/items", { query: { limit: PAGE, after, search, sort, ascending, counts } }, how);
-      const page = parsed<AnswerOf<"/v1/items", "get">>(answer, (said) => Array.isArray(said.items));
-      for (const [place, item] of page.items.entries()) {
-        const figures = page.counts?.[place];
-        yield figures === undefined ? item : { ...item, counts: figures };
-      }
-      after = page.next ?? null;
-    }
+    return listed(async (after, isByCounts) => {
+      const order = isByCounts || sort === undefined ? { sort, ascending } : {};
+      const answer = await this.sent("get", "/v1/items", { query: { limit: PAGE, after, search, ...order, counts } }, how);
+      return parsed<ItemsPage>(answer, (said) => Array.isArray(said.items));
+    }, sort !== undefined);
   }
 
   /** Changes some fields of an item. `data` is merged, and null removes one of its fields. Resolves to the whole item. */

@@ -88,10 +88,7 @@ export class Connection {
   /** The body of an answer with a content type, in parts. */
   protected downloaded(path: Path, type: string, options: CallOptions): AsyncGenerator<Uint8Array, void, undefined> {
     return download(this.#settings, this.#request("get", path, {}), options, (response) => {
-      const given = response.headers.get("content-type");
-      if (given?.split(";")[0]?.trim().toLowerCase() !== type) {
-        throw badAnswer(response, { why: `its content type is ${String(given)} and not ${type}` });
-      }
+      checkType(response, type);
       const nodes = response.headers.get("sclub-missing-nodes");
       if (nodes === null) return;
       this.#onWarning(
@@ -115,6 +112,7 @@ export class Connection {
       headers: { ...kind, ...given.headers, ...this.#headers },
       body,
       isRepeatable: isRepeatable(method, path, given.body),
+      isDivisible: isDivisible(path, given),
     };
   }
 }
@@ -123,8 +121,18 @@ function isRepeatable(method: string, path: Path, body: unknown): boolean {
   if (method.toLowerCase() !== "post") return true;
   if (path !== "/v1/feedback/batch") return REPEATABLE_POSTS.has(path);
   // Without rewards it is a round each time.
+  return feedbackIn(body) > 0;
+}
+
+/** True for rewards of several decisions, which a cluster learns by partition, and for several items: those before a wrong line stay. */
+function isDivisible(path: Path, { body, text }: Given): boolean {
+  return path === "/v1/items" ? text?.includes("\n") === true : path === "/v1/feedback/batch" && feedbackIn(body) > 1;
+}
+
+/** The number of decisions of a batch of rewards. */
+function feedbackIn(body: unknown): number {
   const { feedback } = (body ?? {}) as { feedback?: unknown };
-  return Array.isArray(feedback) && feedback.length > 0;
+  return Array.isArray(feedback) ? feedback.length : 0;
 }
 
 /** The content of an answer. `check` says whether it is one of an sclub server. */
@@ -139,6 +147,13 @@ export function parsed<T>(answer: Answer, check: (said: T) => unknown = () => tr
   return said;
 }
 
+/** Checks that an answer is what it should be, and not the page of a proxy. */
+export function checkType(response: Response, type: string): void {
+  const given = response.headers.get("content-type");
+  if (given?.split(";")[0]?.trim().toLowerCase() === type) return;
+  throw badAnswer(response, { why: `its content type is ${String(given)} and not ${type}` });
+}
+
 /** The address of the server, without a slash at the end. */
 function checkedUrl(url: string): string {
   let parts: URL;
@@ -147,15 +162,16 @@ function checkedUrl(url: string): string {
   } catch {
     throw new TypeError(`url is ${JSON.stringify(url)}; it must be an address such as "http://127.0.0.1:8080"`);
   }
-  const { protocol, username, password, search, hash } = parts;
+  const { protocol, username, password, href } = parts;
   if (username !== "" || password !== "") {
     // Not shown: it may hold a secret.
     throw new TypeError("url must not have a user or password; pass a key as key");
   }
-  if (!/^https?:$/.test(protocol) || search !== "" || hash !== "") {
+  // Not by `search` and `hash`: these are empty after a ? or # at the end, and all paths would be in the query or the fragment.
+  if (!/^https?:$/.test(protocol) || /[?#]/.test(href)) {
     throw new TypeError(`url is ${JSON.stringify(url)}; it must begin with http:// or https://, and have no query or fragment`);
   }
-  return parts.href.replace(/\/+$/, "");
+  return href.replace(/\/+$/, "");
 }
 
 function headersOf(key: string | undefined): Record<string, string> {

@@ -26,7 +26,10 @@ export class SclubError extends Error {
   readonly requestId: string | undefined;
   /** The number of seconds to wait before another attempt, if the server gave one. */
   readonly retryAfter: number | undefined;
-  /** True if the request may have taken effect all the same, because an answer was lost. False is certain. */
+  /**
+   * True if the request may have taken effect all the same: an answer was lost, or a batch was refused of which a part may have been done.
+   * False is certain.
+   */
   mayBeDone: boolean;
 
   constructor(message: string, parts: ErrorParts = {}) {

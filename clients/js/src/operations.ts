@@ -1,6 +1,6 @@
 /** The calls of operators: what the server knows, experiments, spaces, exports and backups. */
 
-import { Connection, parsed } from "./connection.js";
+import { checkType, Connection, parsed } from "./connection.js";
 import { badAnswerOf, ConnectionFailedError, NotFoundError, UnavailableError } from "./errors.js";
 import { eventsOf, linesOf } from "./lines.js";
 import { sleep } from "./transport.js";
@@ -59,7 +59,9 @@ export class Operations extends Connection {
 
   /** Metrics in the text format of Prometheus. */
   async metrics(options: CallOptions = {}): Promise<string> {
-    return (await this.sent("get", "/metrics", {}, options)).text;
+    const { response, text } = await this.sent("get", "/metrics", {}, options);
+    checkType(response, "text/plain");
+    return text;
   }
 
   /** The nodes of a cluster, and the owner of each partition. */

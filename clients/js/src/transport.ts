@@ -13,6 +13,9 @@ const MAX_RETRY_AFTER = 60;
 const MAX_TIMER = 2 ** 31 - 1;
 /** Codes of 503 that mean the request had no effect. A server that is not sure answers 504. */
 const UNDONE = new Set(["starting", "overloaded", "read_only"]);
+/** Refusals of which the server is sure before it looks at the body. */
+const UNREAD = new Set([401, 403, 405, 415, 421, 429]);
+const UNREAD_CODES = new Set(["unknown_path", "unknown_space"]);
 
 /** A request to be sent. */
 export interface Outgoing {
@@ -22,6 +25,8 @@ export interface Outgoing {
   body: string | undefined;
   /** True if the request is idempotent. */
   isRepeatable: boolean;
+  /** True if a part of it may take effect though the answer is a refusal. */
+  isDivisible: boolean;
 }
 
 /** An answer that is a success. */
@@ -117,7 +122,7 @@ async function retrying<T extends object>(
   for (let attempt = 0; ; attempt++) {
     const outcome = await attemptOnce();
     if (!(outcome instanceof SclubError)) return [outcome, lost !== undefined];
-    const isUndone = hadNoEffect(outcome);
+    const isUndone = hadNoEffect(outcome, request);
     const pause = (outcome.retryAfter ?? 0) * 1000 + Math.random() * Math.min(MAX_WAIT, FIRST_WAIT * 2 ** attempt);
     const isOver =
       attempt >= limits.retries ||
@@ -212,9 +217,10 @@ function mayPass(error: SclubError): boolean {
 }
 
 /** True if the request surely had no effect. */
-function hadNoEffect(error: SclubError): boolean {
+function hadNoEffect(error: SclubError, { isDivisible }: Outgoing): boolean {
   if (error instanceof ConnectionFailedError) return !error.mayBeDone;
   const status = error.status ?? 0;
+  if (isDivisible) return status < 400 || UNREAD.has(status) || UNREAD_CODES.has(error.code);
   return (status < 500 && status !== 408) || (status === 503 && UNDONE.has(error.code));
 }
 

@@ -20,7 +20,7 @@ export type Recommendation = Schemas["RecommendResponse"];
 export type CatalogueItem = Schemas["CatalogueItem"];
 
 /** Changes of an item, or on a server with a transform its raw fields. */
-export type ItemPatch = Sent<Schemas["ItemPatch"]> | RawFields;
+export type ItemPatch = (Omit<Sent<Schemas["ItemPatch"]>, "features"> & { features?: Numbers }) | RawFields;
 
 /** The result of an upload of items. */
 export type ItemsPut = Schemas["ItemsPut"];

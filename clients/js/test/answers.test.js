@@ -45,6 +45,7 @@ test("a page is no download, not ready, and has no field of an answer", async (t
     () => allOf(client.stream()),
     () => allOf(client.export()),
     () => allOf(client.backup()),
+    () => client.metrics(),
     () => client.ready(),
     () => client.waitUntilReady(5_000),
     () => client.snapshot(),
@@ -220,7 +221,7 @@ test("what cannot be sent is a TypeError, and nothing is sent", async (t) => {
     () => client.call("get", "/v1/items/{id}", {}),
     ...[NaN, -1, 0, "5"].map((timeout) => () => client.state({ timeout })),
     ...[NaN, -1, 1.5, Infinity, "2"].map((retries) => () => client.state({ retries })),
-    ...[{ url: "" }, { url: "localhost:80" }, { url: `http://:${secret}@x` }, { url: "http://x/?a=b" }].map((options) => async () => new Client(options)),
+    ...[{ url: "" }, { url: "localhost:80" }, { url: `http://:${secret}@x` }, ...["/?a=b", "?", "/base/?", "#", "/#a"].map((end) => ({ url: `http://x${end}` }))].map((options) => async () => new Client(options)),
     ...["", secret, `${secret}\n`, "ключ", 7].map((key) => async () => new Client({ url, key })),
   ];
   for (const call of bad) {
@@ -300,6 +301,53 @@ test("a certificate must be trusted", async (t) => {
   const plain = (await answering(t, [200, "{}"])).url;
   const error = await failed(new Client({ url: plain.replace("http:", "https:"), retries: 0 }).state(), ConnectionFailedError);
   assert.deepEqual([error.code, error.url.startsWith("https://127.0.0.1:")], ["tls", true]);
+});
+
+test("a batch may be done in part", async (t) => {
+  const refused = (status, code) => [status, { error: { code, message: "no" } }];
+  const rewards = (...decisions) => (client) => client.feedbackMany(decisions.map((decision) => ({ decision, reward: 1 })));
+  const items = (count) => (client) => client.putItems(Array.from({ length: count }, (_, id) => ({ id, features: [1] })));
+  const put = [200, { items: 5_000, changed: 5_000 }];
+  const table = [
+    // The call, the answers, and whether a part of it may be done.
+    [rewards("a", "b"), [refused(410, "expired")], true],
+    [rewards("a", "b"), [refused(422, "invalid")], true],
+    [rewards("a", "b"), [refused(503, "read_only")], true],
+    [rewards("a", "b"), [refused(403, "forbidden")], false],
+    [rewards("a", "b"), [refused(429, "rate_limited")], false],
+    [rewards("a", "b"), [refused(404, "unknown_space")], false],
+    [rewards("a"), [refused(410, "expired")], false],
+    [items(2), [refused(422, "invalid")], true],
+    [items(2), [refused(400, "bad_json")], true],
+    [items(2), [refused(503, "overloaded")], true],
+    [items(2), [refused(401, "unauthorized")], false],
+    [items(1), [refused(422, "invalid")], false],
+    // The items of the first request are in the catalogue.
+    [items(5_001), [put, refused(422, "invalid")], true],
+    [items(5_001), [put, refused(401, "unauthorized")], true],
+  ];
+  for (const [call, answers, mayBeDone] of table) {
+    const server = await answering(t, ...answers);
+    const error = await call(new Client({ url: server.url, retries: 0 })).catch((error) => error);
+    assert(error instanceof SclubError, String(error));
+    assert.equal(error.mayBeDone, mayBeDone, `${call} ${JSON.stringify(answers.at(-1))}`);
+  }
+});
+
+test("rewards that an earlier attempt may have delivered are true", async (t) => {
+  const busy = (status, code) => [status, { error: { code, message: "no" } }, { "retry-after": "0" }];
+  const drop = (response) => response.destroy();
+  const given = ["a", "b"].map((decision) => ({ decision, reward: 1 }));
+  // A cluster learns a batch by partition: the first attempt may have succeeded in a part of them.
+  for (const [first, expected] of [
+    [busy(503, "moved"), [true, true]],
+    [busy(503, "overloaded"), [true, true]],
+    [drop, [true, true]],
+    [busy(429, "rate_limited"), [false, true]],
+  ]) {
+    const server = await answering(t, first, [200, { applied: [false, true] }]);
+    assert.deepEqual(await new Client({ url: server.url }).feedbackMany(given), expected, JSON.stringify(first));
+  }
 });
 
 test("an internal error may be done", async (t) => {

@@ -115,7 +115,9 @@ test("items are put, changed, listed and removed", async (t) => {
   for await (const item of client.items()) ids.add(item.id);
   assert.deepEqual(ids, new Set([...many.map((item) => String(item.id)), "coffee", "cola"]));
   const wrong = await failed(client.putItems([{ id: "x", features: [1, 2] }]), InvalidError);
-  assert.equal(wrong.field, "features");
+  assert.deepEqual([wrong.field, wrong.mayBeDone], ["features", false]);
+  const some = await failed(client.putItems([{ id: "mint", features: [1, 2, 3] }, { id: "x", features: [1, 2] }]), InvalidError);
+  assert.deepEqual([(await client.item("mint")).id, some.mayBeDone], ["mint", true]);
 });
 
 test("any text is an id, except . and ..", async (t) => {

@@ -55,6 +55,9 @@ await client.putItems([{ features: [1, 0] }]);
 // @ts-expect-error features are numbers
 await client.putItems([{ id: "tea", features: ["hot"] }]);
 await client.patchItem("tea", { available: false, data: { price: null } });
+await client.patchItem("tea", { features: new Float32Array(3) });
+// @ts-expect-error features are numbers
+await client.patchItem("tea", { features: ["hot"] });
 // @ts-expect-error available is a boolean
 await client.patchItem("tea", { available: "no" });
 for await (const item of client.items()) item.features.map((value) => value + 1);
