@@ -205,3 +205,103 @@ fn a_reader_keeps_the_place_while_a_card_changes() {
     let focused = browser.value("document.activeElement.id");
     assert_eq!(focused, "items-next");
 }
+
+/// A page of the catalogue, by what is written below it, and the id of its first item.
+fn shows(label: &str, first: &str) -> String {
+    format!(
+        "document.querySelector('#items-page').innerText === '{label}'
+            && document.querySelector('#items-card tbody th').innerText === '{first}'"
+    )
+}
+
+/// Clicks on elements one after the other, before anything can be answered.
+fn click(browser: &mut Browser, which: &[&str]) {
+    let clicks: String = which
+        .iter()
+        .map(|of| format!("document.querySelector('{of}').click();"))
+        .collect();
+    browser.value(&clicks);
+}
+
+#[test]
+fn when_the_items_of_a_later_page_are_removed_the_first_page_is_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(mut browser) = Browser::start(folder.path()) else {
+        return;
+    };
+    let server = Server::start(&folder.path().join("data"), &[]);
+    server.ok("PUT", "/v1/items", &items(11, 3));
+    browser.resize(1280, 1600);
+    browser.open(&server.url);
+    browser.wait_for(&shows("1 to 10 of 11", "i0"));
+    click(&mut browser, &["#items-next"]);
+    browser.wait_for(&shows("11 to 11 of 11", "i10"));
+    server.ok("DELETE", "/v1/items/i10", "");
+    browser.wait_for(&shows("1 to 10 of 10", "i0"));
+    browser.wait_for("document.querySelector('#items-pages').hidden");
+    server.ok("PUT", "/v1/items", &items(12, 3));
+    browser.wait_for("document.querySelector('#items-pages').checkVisibility()");
+    click(&mut browser, &["#items-next"]);
+    browser.wait_for(&shows("11 to 12 of 12", "i10"));
+    assert_eq!(browser.errors(), Vec::<String>::new());
+}
+
+#[test]
+fn clicks_while_a_page_of_the_catalogue_is_fetched_mix_nothing_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(mut browser) = Browser::start(folder.path()) else {
+        return;
+    };
+    let server = Server::start(&folder.path().join("data"), &[]);
+    server.ok("PUT", "/v1/items", &items(35, 3));
+    browser.resize(1280, 1600);
+    browser.open(&server.url);
+    browser.wait_for(&shows("1 to 10 of 35", "i0"));
+    click(&mut browser, &["#items-next"]);
+    browser.wait_for(&shows("11 to 20 of 35", "i10"));
+    let slow =
+        json!({"offline": false, "latency": 600, "downloadThroughput": -1, "uploadThroughput": -1});
+    browser.call("Network.emulateNetworkConditions", slow);
+
+    let (before, next) = ("#items-before", "#items-next");
+    click(&mut browser, &[before, next]);
+    let disabled = "['before', 'next'].map(name => document.querySelector(`#items-${name}`).ariaDisabled).join()";
+    assert_eq!(browser.value(disabled), "true,true");
+    browser.wait_for(&shows("1 to 10 of 35", "i0"));
+    assert_eq!(browser.value(disabled), "true,false");
+    click(&mut browser, &[next, next]);
+    browser.wait_for(&shows("11 to 20 of 35", "i10"));
+
+    // Next, before there is an answer to another search, order or size.
+    let search = |browser: &mut Browser, text: &str, then: &str| {
+        browser.value(&format!(
+            "(field => {{ field.value = '{text}'; field.form.requestSubmit(); }})(document.querySelector('#items-search'));
+            document.querySelector('{then}').click()"
+        ));
+    };
+    search(&mut browser, "i1", next);
+    browser.wait_for(&shows("1 to 10 of 11", "i1"));
+    click(&mut browser, &[next]);
+    browser.wait_for(&shows("11 to 11 of 11", "i19"));
+    search(&mut browser, "", before);
+    browser.wait_for(&shows("1 to 10 of 35", "i0"));
+    let sort = "[data-name=\"sort shown\"]";
+    let sorted = format!("document.querySelector('{sort}').closest('th').ariaSort");
+    click(&mut browser, &[sort, next]);
+    browser.wait_for(&format!(
+        "{sorted} === 'descending' && {}",
+        shows("1 to 10 of 35", "i0")
+    ));
+    click(&mut browser, &[sort, sort]);
+    browser.wait_for(&format!("{sorted} === 'none'"));
+    browser.value(
+        "(size => { size.value = '25'; size.dispatchEvent(new Event('change')); })(document.querySelector('#items-size'));
+        document.querySelector('#items-next').click()",
+    );
+    browser.wait_for(&shows("1 to 25 of 35", "i0"));
+    // An item that is opened meanwhile is one of the page that is shown.
+    click(&mut browser, &[next, "#items-card tbody button"]);
+    assert_eq!(browser.value(&shows("1 to 25 of 35", "i0")), true);
+    browser.wait_for(&shows("26 to 35 of 35", "i25"));
+    assert_eq!(browser.errors(), Vec::<String>::new());
+}

@@ -12,14 +12,18 @@ const LEAST = 10;
 const COUNTS = { shown: "Times shown", rewards: "Rewards", reward_rate: "Mean reward" };
 const EVERY_MS = 10000;
 
-// The values of `after` of the pages before this one, and of this one.
-let [search, pages, next, ticket, text, asked, size, later] = ["", [null], null, 0, "", 0, 0, 0];
-// The number of items on a page, the count they are sorted by if any, and whether the smallest is first.
-let [length, sort, isAscending] = [LEAST, null, false];
-// The last answer, and the items of which all fields are shown.
-let [last, opened] = [null, new Set()];
+// What is asked for: the values of `after` of the pages before this one and of this one, the number of items on a page, the count they are
+// sorted by if any, and whether the smallest is first. It is replaced as a whole.
+let view = { search: "", pages: [null], length: LEAST, sort: null, isAscending: false };
+// What is on the page: the view that was asked for and its answer, which is null if it was an error. While it is another view than `view`,
+// that one is being fetched.
+let shown = { view, answer: null };
+// Requests are numbered. `drawn` is the last one whose answer was taken.
+let [ticket, drawn, text, asked, size, later] = [0, 0, "", 0, 0, 0];
+// The items of which all fields are shown.
+const opened = new Set();
 
-const query = () => {
+const queryOf = ({ search, pages, length, sort, isAscending }) => {
   const parameters = new URLSearchParams({ limit: String(length), counts: "true" });
   if (search) parameters.set("search", search);
   if (sort) parameters.set("sort", sort);
@@ -28,18 +32,21 @@ const query = () => {
   return `/v1/items?${parameters}`;
 };
 
-function load(first) {
-  if (first) pages = [null];
-  return fetchPage();
+// Asks for another view; its first page unless a page is given.
+function change(to) {
+  view = { ...view, pages: [null], ...to };
+  mark();
+  fetchPage();
 }
 
 // Largest first, then smallest first, then as in the catalogue.
 function sortBy(by) {
-  [sort, isAscending] = sort !== by ? [by, false] : isAscending ? [null, false] : [by, true];
-  load(true);
+  const { sort, isAscending } = view;
+  change(sort !== by ? { sort: by, isAscending: false } : isAscending ? { sort: null, isAscending: false } : { isAscending: true });
 }
 
 function head(by) {
+  const { sort, isAscending } = shown.view;
   const order = sort !== by ? "none" : isAscending ? "ascending" : "descending";
   // The nodes of a cluster have parts of the counts.
   const name = world.state?.partitions ? COUNTS[by] : el("button", { type: "button", "data-name": `sort ${by}`, click: () => sortBy(by) }, COUNTS[by]);
@@ -50,7 +57,7 @@ function toggle(event, id) {
   // A text in the row was selected.
   if (event.detail > 0 && getSelection().type === "Range") return;
   if (!opened.delete(id)) opened.add(id);
-  draw(last);
+  draw();
 }
 
 // All fields of an item that have no column.
@@ -74,10 +81,24 @@ function row(item, counts) {
   return isOpen ? [shown, detail(item, counts ? 6 : 3)] : shown;
 }
 
-function draw(answer) {
+// The page before the one shown and the one after it; null if there is none, or while another one is fetched.
+function neighbours() {
+  const { view: { pages }, answer } = shown;
+  if (shown.view !== view) return [null, null];
+  return [pages.length > 1 ? pages.slice(0, -1) : null, answer?.next ? [...pages, answer.next] : null];
+}
+
+function mark() {
+  const [before, next] = neighbours();
+  // Not disabled: that would take the focus away.
+  $("items-before").setAttribute("aria-disabled", String(!before));
+  $("items-next").setAttribute("aria-disabled", String(!next));
+}
+
+function draw() {
+  const { view: { search, pages, length }, answer } = shown;
   const counted = answer.counts;
   const first = (pages.length - 1) * length + 1;
-  [last, next] = [answer, answer.next];
   $("items-count").textContent = search ? `${count(answer.total, "item")} found` : count(answer.total, "item");
   const plain = (name) => el("th", { scope: "col" }, name);
   const heads = [plain("Item"), counted ? Object.keys(COUNTS).map(head) : null, plain("Available"), plain("Tags")];
@@ -91,29 +112,39 @@ function draw(answer) {
   const missing = answer.missing_nodes?.length ? ` What these nodes counted is missing, because they do not answer: ${answer.missing_nodes.join(", ")}.` : null;
   fill($("items-card"), table, answer.items.length && (note || missing) ? el("p", { class: "note" }, note, missing) : null);
   $("items-page").textContent = from;
-  $("items-pages").hidden = answer.total <= LEAST;
-  // Not disabled: that would take the focus away.
-  $("items-before").setAttribute("aria-disabled", String(pages.length === 1));
-  $("items-next").setAttribute("aria-disabled", String(!next));
+  // On a later page it stays, to get back.
+  $("items-pages").hidden = answer.total <= LEAST && pages.length === 1;
+  mark();
 }
 
 async function fetchPage() {
   ticket += 1;
-  const mine = ticket;
+  const [mine, wanted] = [ticket, view];
   asked = Date.now();
+  // Another view was asked for meanwhile, or a later answer was faster.
+  const isOld = () => wanted !== view || mine < drawn;
+  const isFirst = wanted.pages.length === 1;
   try {
-    const answer = await get(query());
-    if (mine !== ticket) return;
-    const now = JSON.stringify([answer, pages, search, sort, isAscending]);
-    if (now !== text) draw(answer);
+    const answer = await get(queryOf(wanted));
+    if (isOld()) return;
+    // All items of a later page were removed.
+    if (!answer.items.length && !isFirst) return void change();
+    [shown, drawn] = [{ view, answer }, mine];
+    const now = JSON.stringify([answer, view]);
+    if (now !== text) draw();
+    else mark();
     text = now;
   } catch (error) {
-    if (mine !== ticket) return;
+    if (isOld()) return;
     text = "";
     // The item that the page begins after was removed.
-    if (error.status === 404 && pages.length > 1) {
-      load(true);
-    } else refusedOr(error, (message) => fill($("items-card"), el("p", { class: "muted" }, message)));
+    if (error.status === 404 && !isFirst) return void change();
+    refusedOr(error, (message) => {
+      [shown, drawn] = [{ view, answer: null }, mine];
+      fill($("items-card"), el("p", { class: "muted" }, message));
+      $("items-page").textContent = "";
+      mark();
+    });
   }
 }
 
@@ -125,7 +156,7 @@ export function refresh() {
   if (items === 0) return;
   const wait = items === size ? asked + EVERY_MS - Date.now() : 0;
   size = items;
-  if (wait <= 0) load();
+  if (wait <= 0) fetchPage();
   else later = setTimeout(refresh, wait);
 }
 
@@ -134,9 +165,7 @@ export function wireCatalogue() {
   const begin = () => {
     clearTimeout(timer);
     const given = $("items-search").value.trim().slice(0, 200);
-    if (given === search) return;
-    search = given;
-    load(true);
+    if (given !== view.search) change({ search: given });
   };
   $("items-form").addEventListener("submit", (event) => {
     event.preventDefault();
@@ -147,17 +176,14 @@ export function wireCatalogue() {
     timer = setTimeout(begin, 250);
   });
   $("items-size").addEventListener("change", () => {
-    length = Number($("items-size").value);
-    load(true);
+    change({ length: Number($("items-size").value) });
   });
   $("items-before").addEventListener("click", () => {
-    if (pages.length === 1) return;
-    pages.pop();
-    load();
+    const [before] = neighbours();
+    if (before) change({ pages: before });
   });
   $("items-next").addEventListener("click", () => {
-    if (next === null || pages.at(-1) === next) return;
-    pages.push(next);
-    load();
+    const [, next] = neighbours();
+    if (next) change({ pages: next });
   });
 }
