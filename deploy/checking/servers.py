@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import platform
 import random
 import re
 import shutil
@@ -24,6 +25,10 @@ DEADLINE = 60  # seconds for anything that must happen soon
 
 running: list[subprocess.Popen] = []
 
+# The servers are on this machine, whatever proxy it has.
+without_proxy = [os.environ.get("no_proxy") or os.environ.get("NO_PROXY"), "127.0.0.1", "localhost"]
+os.environ["no_proxy"] = os.environ["NO_PROXY"] = ",".join(filter(None, without_proxy))
+
 
 def fail(message):
     sys.exit(f"deploy/check: {message}")
@@ -42,7 +47,7 @@ def check_run(command, **options):
 
 
 def find_prometheus():
-    """The folder of `prometheus` and `promtool`; None if there is no way to have them."""
+    """The folder of `prometheus` and `promtool`; None if this machine cannot have them. It is an error if it only failed to get them."""
     found = [shutil.which(name) for name in ("prometheus", "promtool")]
     if all(found):
         return Path(found[0]).parent
@@ -56,6 +61,8 @@ def find_prometheus():
             # Fails unless this is root.
             subprocess.run(["apt-get", "-qq", "update"], capture_output=True)
             if subprocess.run(download, cwd=unpacked).returncode != 0:
+                if os.getuid() == 0:
+                    fail("the package prometheus of Debian cannot be downloaded")
                 return None
         package = next(unpacked.glob("prometheus_*.deb"))
         subprocess.run(["dpkg-deb", "-x", package, unpacked], check=True)
@@ -63,19 +70,40 @@ def find_prometheus():
     return unpacked / "usr/bin"
 
 
+def has_collector():
+    """There is a package of the collector for this machine."""
+    library, version = platform.libc_ver()
+    is_linux = library == "glibc" and tuple(map(int, version.split(".")[:2])) >= (2, 34)
+    return is_linux and platform.machine() in ("x86_64", "aarch64") and (3, 10) <= sys.version_info < (3, 14)
+
+
 def find_collector():
-    """The collector; None if there is no package for this machine."""
+    """The collector; None if there is no package for this machine. It is an error if it only failed to get it."""
     folder = TARGET / "rotel"
     program = lambda: next(folder.glob("lib/python3*/site-packages/rotel/rotel-agent"), None)
-    if not program():
-        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-        subprocess.run([folder / "bin/pip", "install", "--quiet", f"rotel=={ROTEL}"])
+    if not program() and has_collector():
+        shutil.rmtree(folder, ignore_errors=True)
+        check_run([sys.executable, "-m", "venv", folder])
+        check_run([folder / "bin/pip", "install", "--quiet", f"rotel=={ROTEL}"])
+        if not program():
+            fail(f"rotel {ROTEL} has no rotel-agent")
     return program()
 
 
 def find_nats():
-    own = [os.environ.get("SCLUB_NATS_SERVER"), TARGET / "nats/bin/nats-server", HERE.parent / "target/nats/bin/nats-server"]
-    return next((path for path in own if path and Path(path).exists()), None)
+    """The path of nats-server: as in crates/sclub-server/tests/common/nats.rs."""
+    own = [os.environ.get("SCLUB_NATS_SERVER"), shutil.which("nats-server")]
+    own += [TARGET / "nats/bin/nats-server", HERE.parent / "target/nats/bin/nats-server"]
+    return next((path for path in own if path and is_new_enough(path)), None)
+
+
+def is_new_enough(nats):
+    try:
+        said = subprocess.run([nats, "--version"], capture_output=True, text=True).stdout
+    except OSError:
+        return False
+    version = re.search(r": v(\d+)\.(\d+)", said)
+    return bool(version) and tuple(map(int, version.groups())) >= (2, 12)
 
 
 def free_port(count=1):
