@@ -17,7 +17,7 @@ from pathlib import Path
 import try_deb
 from build import CRATES, elf
 from documents import LICENCES_FILE
-from steps import ARCHITECTURES, Failed, Skipped, run, sha256
+from steps import ARCHITECTURES, Failed, Skipped, run, sha256, unpack
 
 WHEEL_TRIAL = """
 import numpy as np, sclub
@@ -91,7 +91,7 @@ def runner(arch: str) -> list[str]:
 
 def archive(file: Path, arch: str) -> None:
     with tempfile.TemporaryDirectory() as folder, tarfile.open(file) as tar:
-        tar.extractall(folder, filter="data")
+        unpack(tar, folder)
         [binary] = Path(folder).glob("*/sclub")
         if elf(binary.read_bytes()) != (arch, True):
             raise Failed("the binary is not static")

@@ -6,6 +6,7 @@ import os
 import shlex
 import subprocess
 import sys
+import tarfile
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,6 +39,12 @@ def run(*command, quiet=False, **options) -> str:
 
 def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
+
+
+def unpack(tar: tarfile.TarFile, folder: Path, **options) -> None:
+    """Unpacks an archive of our own as it is: owners and rights too. What Python leaves out, and whether it can be told, depends on its version."""
+    tar.extraction_filter = getattr(tarfile, "fully_trusted_filter", None)
+    tar.extractall(folder, **options)
 
 
 class Release:

@@ -15,7 +15,7 @@ import tarfile
 from pathlib import Path
 
 from build import elf
-from steps import run
+from steps import run, unpack
 from trials import Server, raise_loopback, scratch, wait_until
 
 
@@ -26,7 +26,7 @@ def main(file: Path, system: Path) -> None:
         config = json.loads(read(docker["Config"]))["config"]
         for layer in docker["Layers"]:
             with tarfile.open(fileobj=tar.extractfile(layer)) as files:
-                files.extractall(system, numeric_owner=True)
+                unpack(files, system, numeric_owner=True)
     binary = system / config["Entrypoint"][0].lstrip("/")
     arch, is_static = elf(binary.read_bytes())
     emulator = []
