@@ -12,7 +12,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::client::Client;
-use crate::nats::NatsServers;
+use crate::nats::{NatsServers, new_folder};
 
 /// The time within which everything that is waited for must happen.
 pub const SOON: Duration = Duration::from_secs(60);
@@ -55,7 +55,6 @@ impl TestCluster {
     pub fn start(nodes: usize, partitions: usize, flags: &[&str]) -> Option<Self> {
         let one = one_cluster();
         let nats = NatsServers::start(3)?;
-        let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
         let nodes = free_ports(nodes).unwrap().into_iter().enumerate();
         let nodes = nodes.map(|(i, port)| TestNode {
             name: format!("node{i}"),
@@ -67,7 +66,7 @@ impl TestCluster {
             partitions,
             nodes: nodes.collect(),
             flags: flags.iter().map(|flag| (*flag).to_owned()).collect(),
-            folder: Some(folder.unwrap()),
+            folder: Some(new_folder()),
             _one: one,
         };
         let partitions = partitions.to_string();

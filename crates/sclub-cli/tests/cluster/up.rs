@@ -9,9 +9,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use sclub_server::ports::free_ports;
-use tempfile::TempDir;
 
-use crate::nats;
+use crate::nats::{self, new_folder};
 use crate::nodes::{one_cluster, sclub};
 
 /// The time within which a line must be printed, or a process must end.
@@ -190,16 +189,11 @@ fn is_running(id: &str) -> bool {
     Path::new("/proc").join(id).exists()
 }
 
-fn folder() -> TempDir {
-    let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
-    folder.unwrap()
-}
-
 #[test]
 fn up_ends_with_all_its_processes_also_while_they_start() {
     let Some(server) = nats::binary() else { return };
     let _one = one_cluster();
-    let folder = folder();
+    let folder = new_folder();
     for signal in ["-TERM", "-INT", "-HUP"] {
         let data = folder.path().join(signal);
         let mut up = Up::start(&data, free_ports(2).unwrap()[0], &server);
@@ -212,7 +206,7 @@ fn up_ends_with_all_its_processes_also_while_they_start() {
 fn up_has_the_folder_for_itself_restarts_processes_and_refuses_wrong_commands() {
     let Some(server) = nats::binary() else { return };
     let _one = one_cluster();
-    let folder = folder();
+    let folder = new_folder();
     let data = folder.path().join("c");
     let port = free_ports(2).unwrap()[0];
     let mut up = Up::start(&data, port, &server);

@@ -5,6 +5,7 @@
 
 pub mod clock;
 pub mod disk;
+mod folder;
 
 use std::fs;
 use std::io;
@@ -12,12 +13,7 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
-/// An empty folder, in memory if possible, because tests write and sync a lot.
-pub fn new_folder() -> TempDir {
-    tempfile::tempdir_in("/dev/shm")
-        .or_else(|_| tempfile::tempdir())
-        .unwrap()
-}
+pub use folder::new_folder;
 
 /// The files of a folder, with those below, sorted.
 pub fn files(folder: &Path) -> Vec<PathBuf> {

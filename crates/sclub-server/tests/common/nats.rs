@@ -2,6 +2,9 @@
 
 #![allow(dead_code, reason = "each test uses some of it")]
 
+#[path = "folder.rs"]
+mod folder;
+
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -14,6 +17,8 @@ use std::time::{Duration, Instant};
 use sclub_server::ports::free_ports;
 use serde_json::Value;
 use tempfile::TempDir;
+
+pub use folder::new_folder;
 
 /// The time for servers to be ready.
 const READY: Duration = Duration::from_secs(30);
@@ -65,9 +70,7 @@ impl NatsServers {
 
     /// As [`NatsServers::start`], with other properties.
     pub fn start_with(count: usize, setup: Setup) -> Option<NatsServers> {
-        // In memory if possible, because the servers write and sync a lot.
-        let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
-        NatsServers::start_in(folder.unwrap(), count, setup)
+        NatsServers::start_in(new_folder(), count, setup)
     }
 
     /// As [`NatsServers::start`], with the data in this folder.
