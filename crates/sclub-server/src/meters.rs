@@ -316,6 +316,12 @@ impl Meters {
         }
     }
 
+    /// Counts a request that was refused before its handler, which would have timed it. It has no time: one of a flood would
+    /// make the others look fast.
+    pub fn refused(&self, call: Call) {
+        self.calls[call as usize].refused.increment(1);
+    }
+
     /// Counts feedbacks that were taken in a batch.
     pub fn fed_back(&self, feedbacks: u64) {
         let counted = &self.second.feedbacks;

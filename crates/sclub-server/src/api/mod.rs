@@ -204,10 +204,42 @@ impl App {
         })
     }
 
-    /// Sets the counts of error answers of the server.
-    pub fn know_errors(&self, errors: Arc<ErrorCounts>) {
+    /// Sets the counts of error answers of the server, and counts requests that are refused before they are routed.
+    pub fn know_errors(self: &Arc<Self>, errors: Arc<ErrorCounts>) {
+        let app = Arc::downgrade(self);
+        errors.on_unrouted(move |path| {
+            if let Some(app) = app.upgrade() {
+                app.refused_outside(path);
+            }
+        });
         // This is called once only.
         let _ = self.errors.set(errors);
+    }
+
+    /// Counts a request that was refused before it was routed to its space. All of them count in the default space: nobody
+    /// without a key of another space touches its metrics.
+    fn refused_outside(&self, path: &str) {
+        let in_space = path
+            .strip_prefix("/v1/spaces/")
+            .and_then(|rest| rest.split_once('/'));
+        match (in_space, path.strip_prefix("/v1/")) {
+            (Some((_, call)), _) | (None, Some(call)) => self.refused(call),
+            (None, None) if path == "/metrics" => self.refused("metrics"),
+            (None, None) => {}
+        }
+    }
+
+    /// Counts a request of this space that did not reach its handler. `call` is the path behind `/v1/`, or that of the space.
+    fn refused(&self, call: &str) {
+        if let Some(meters) = self.meters() {
+            meters.refused(match call {
+                "recommend" => Call::Recommend,
+                "recommend/batch" => Call::RecommendBatch,
+                "feedback" => Call::Feedback,
+                "feedback/batch" => Call::FeedbackBatch,
+                _ => Call::Other,
+            });
+        }
     }
 
     /// The metrics of the server as a whole, in Prometheus' text format.
@@ -311,14 +343,19 @@ pub fn router(app: Arc<App>, guard: &Guard) -> Router {
         .route("/readyz", get(look::readyz))
         .merge(pages::routes(guard.needs_key()));
     let counted = from_fn_with_state(Arc::clone(&app), counted);
+    // The calls of an application count themselves, too.
+    let refused = {
+        let app = Arc::clone(&app);
+        Arc::new(move |request: &Request| app.refused_outside(request.uri().path()))
+    };
     let others = guard
         .protect(Role::Read, routes.read)
         .merge(guard.protect(Role::Write, routes.items))
         .merge(guard.protect(Role::Admin, routes.admin))
         .route_layer(counted);
-    let router = open
-        .merge(others)
-        .merge(guard.protect(Role::Write, routes.calls));
+    let router =
+        open.merge(others)
+            .merge(guard.protect_counted(Role::Write, routes.calls, refused));
     let turns = app.turns.clone();
     let router = with_fallbacks(router).with_state(app);
     match turns {

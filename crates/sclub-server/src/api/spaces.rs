@@ -9,6 +9,7 @@ use axum::Router;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, Request, State};
 use axum::http::{StatusCode, Uri};
+use axum::middleware::from_fn_with_state;
 use axum::response::IntoResponse;
 use axum::routing::{any, get};
 use sclub_features::whole_text;
@@ -19,7 +20,7 @@ use utoipa::ToSchema;
 
 use super::items::parsed_query;
 use super::query::DeleteSpaceQuery;
-use super::{Answer, Id, admin_route, body, json, parse};
+use super::{Answer, Id, admin_route, body, counted, json, parse};
 use crate::edge::error::{ErrorBody, wrong_method};
 use crate::edge::guard::{Caller, Denied};
 use crate::edge::serve::forwarded;
@@ -69,12 +70,14 @@ pub struct SpaceDeleted {
 
 /// Adds the calls of spaces to the router of the default space.
 pub fn with_spaces(router: Router, spaces: Arc<Spaces>) -> Router {
+    let default = Arc::clone(&spaces.default_space().app);
     let routes = Router::new()
         .route("/v1/spaces", get(list).fallback(wrong_method))
         .route(
             ONE,
             get(show).put(create).delete(delete).fallback(wrong_method),
         )
+        .route_layer(from_fn_with_state(default, counted))
         .route("/v1/spaces/{space}/{*call}", any(forward));
     router.merge(routes.with_state(spaces))
 }
@@ -121,6 +124,7 @@ async fn forward(State(spaces): State<Arc<Spaces>>, request: Request) -> Answer 
             }
         }
         Err(Denied { name: key, error }) => {
+            spaces.default_space().app.refused_outside(path);
             if let Some((route, Some(space))) = admin_route(request.method(), path)
                 && let Some(mut record) = spaces.guard().record(&request, route, space)
             {

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 
 use axum::Router;
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
@@ -78,30 +78,64 @@ pub const ERROR_CODES: [(u16, &str); 35] = [
 ];
 
 /// The numbers of error answers of a server, by status and code. Those of [`ERROR_CODES`] begin with 0.
-#[derive(Debug)]
-pub struct ErrorCounts(Mutex<BTreeMap<(u16, Cow<'static, str>), u64>>);
+pub struct ErrorCounts {
+    counts: Mutex<BTreeMap<(u16, Cow<'static, str>), u64>>,
+    unrouted: OnceLock<OnUnrouted>,
+}
+
+/// Called with the path of each request that is refused before it is routed.
+type OnUnrouted = Box<dyn Fn(&str) + Send + Sync>;
+
+impl fmt::Debug for ErrorCounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ErrorCounts")
+            .field("counts", &self.counts)
+            .finish_non_exhaustive()
+    }
+}
 
 impl Default for ErrorCounts {
     fn default() -> Self {
         let zeros = ERROR_CODES.map(|(status, code)| ((status, Cow::Borrowed(code)), 0));
-        Self(Mutex::new(zeros.into()))
+        Self {
+            counts: Mutex::new(zeros.into()),
+            unrouted: OnceLock::new(),
+        }
     }
 }
 
 impl ErrorCounts {
+    /// Calls `unrouted` from now on with the path of each request that is refused before it is routed, for counts by call.
+    pub fn on_unrouted(&self, unrouted: impl Fn(&str) + Send + Sync + 'static) {
+        // This is called once only.
+        let _ = self.unrouted.set(Box::new(unrouted));
+    }
+
+    /// Counts a request that is refused before it is routed, by its call. [`ErrorCounts::count`] counts the answer.
+    pub(super) fn unrouted(&self, path: &str) {
+        if let Some(unrouted) = self.unrouted.get() {
+            unrouted(path);
+        }
+    }
+
     /// Counts an answer, if it is an error.
     pub fn count<B>(&self, answer: &axum::http::Response<B>) {
         let status = answer.status();
         if status.is_client_error() || status.is_server_error() {
             let code = answer.extensions().get::<ErrorCode>();
             let code = code.map_or(Cow::Borrowed("other"), |code| code.0.clone());
-            *lock(&self.0).entry((status.as_u16(), code)).or_default() += 1;
+            self.add(status, code);
         }
+    }
+
+    fn add(&self, status: StatusCode, code: Cow<'static, str>) {
+        let mut counts = lock(&self.counts);
+        *counts.entry((status.as_u16(), code)).or_default() += 1;
     }
 
     /// The counts, in Prometheus' text format.
     pub fn render(&self) -> String {
-        let counts = lock(&self.0);
+        let counts = lock(&self.counts);
         let values = counts.iter().map(|((status, code), count)| {
             let labels = format!("{{status=\"{status}\",code=\"{code}\"}}");
             (labels, *count as f64)

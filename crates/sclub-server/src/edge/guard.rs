@@ -89,6 +89,9 @@ struct KeyTable {
 /// The time at which a bucket is full again, as in [`Rates`].
 type Bucket = Arc<AtomicU64>;
 
+/// Called with each request that a guard refuses.
+pub type OnRefusal = Arc<dyn Fn(&Request) + Send + Sync>;
+
 /// A refused request, and the name of its key.
 #[derive(Debug)]
 pub(crate) struct Denied {
@@ -183,10 +186,31 @@ impl Guard {
     where
         S: Clone + Send + Sync + 'static,
     {
-        let is_idle = !self.0.asks && self.0.rates.is_none() && self.audit(role).is_none();
+        self.protect_by(self.require(role), router)
+    }
+
+    /// Like [`Guard::protect`], for routes whose handlers count their requests: `refused` is called with those that do not
+    /// reach them.
+    pub fn protect_counted<S>(&self, role: Role, router: Router<S>, refused: OnRefusal) -> Router<S>
+    where
+        S: Clone + Send + Sync + 'static,
+    {
+        let require = Require {
+            refused: Some(refused),
+            ..self.require(role)
+        };
+        self.protect_by(require, router)
+    }
+
+    fn protect_by<S>(&self, require: Require, router: Router<S>) -> Router<S>
+    where
+        S: Clone + Send + Sync + 'static,
+    {
+        let is_audited = self.audit(require.role).is_some();
+        let is_idle = !self.0.asks && self.0.rates.is_none() && !is_audited;
         match is_idle {
             true => router,
-            false => router.route_layer(self.require(role)),
+            false => router.route_layer(require),
         }
     }
 
@@ -195,6 +219,7 @@ impl Guard {
         Require {
             guard: self.clone(),
             role,
+            refused: None,
         }
     }
 
@@ -327,10 +352,20 @@ fn secret(headers: &HeaderMap) -> Option<&[u8]> {
 }
 
 /// The layer of [`Guard::require`].
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Require {
     guard: Guard,
     role: Role,
+    refused: Option<OnRefusal>,
+}
+
+impl fmt::Debug for Require {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Require")
+            .field("guard", &self.guard)
+            .field("role", &self.role)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<S> Layer<S> for Require {
@@ -369,9 +404,18 @@ where
     }
 
     fn call(&mut self, mut request: Request) -> Self::Future {
-        let Require { guard, role } = &self.require;
+        let Require {
+            guard,
+            role,
+            refused,
+        } = &self.require;
         let call = guard.call(*role, &request);
         let denied = guard.admit(*role, &mut request).err();
+        if denied.is_some()
+            && let Some(refused) = refused
+        {
+            refused(&request);
+        }
         match (call, denied) {
             (None, None) => Either::Left(Either::Left(self.inner.call(request))),
             (None, Some(denied)) => {

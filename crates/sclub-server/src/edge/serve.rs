@@ -501,6 +501,7 @@ async fn answer(
         }
         Err(error) => {
             let (method, path) = (request.method(), request.uri().path());
+            server.options.errors.unrouted(path);
             if let Some((audit, route, space)) = server.options.site.audit_of(method, path) {
                 let id = Some(id.clone());
                 Call::new(audit, pulse.peer, id, method, route, space).answered(error.status);

@@ -3,6 +3,7 @@
 mod audit;
 mod bodies;
 mod connections;
+mod counts;
 mod harness;
 mod keys;
 mod requests;

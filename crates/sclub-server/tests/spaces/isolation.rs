@@ -333,6 +333,53 @@ fn calls_that_reach_no_space_count_for_the_rate_of_their_key() {
     assert_eq!(["b", "c", "default", "b"].map(status), [403, 403, 403, 429]);
 }
 
+/// A space counts what a key of its own was refused; everything else counts in the default space.
+#[test]
+fn refused_calls_count_once_under_their_call() {
+    let (_folder, server) = three_spaces();
+    server.ok("root", "PUT", "/v1/spaces/slow", &json!({"rate": 1}));
+    let refused = |space: &str, call: &str| -> u32 {
+        let metrics = server.seen(space).2;
+        let line = format!("sclub_requests_total{{call=\"{call}\",outcome=\"refused\"}} ");
+        let mut counts = metrics
+            .lines()
+            .filter_map(|found| found.strip_prefix(&line));
+        counts.next().unwrap().parse().unwrap()
+    };
+    let ask = |key: &str, space: &str, call: &str| {
+        let path = format!("/v1/spaces/{space}/{call}");
+        server.send(key, "POST", &path, r#"{"user": "u"}"#).0
+    };
+    let mut of_default = 0;
+    for (key, space, status) in [
+        ("nobody", "b", 401),
+        ("", "b", 401),
+        ("a-write", "b", 403),
+        ("nobody", "none", 401),
+        ("root", "none", 404),
+        ("default-read", "default", 403),
+    ] {
+        assert_eq!(ask(key, space, "recommend"), status, "{key} {space}");
+        of_default += 1;
+        assert_eq!(refused("default", "recommend"), of_default, "{key} {space}");
+    }
+    assert_eq!(
+        (refused("b", "recommend"), refused("a", "recommend")),
+        (0, 0)
+    );
+    assert_eq!(ask("b-read", "b", "recommend"), 403);
+    assert_eq!(refused("b", "recommend"), 1);
+    let limited = (0..10).filter(|_| ask("root", "slow", "recommend") == 429);
+    assert!(limited.count() > 0);
+    // Without items, those within the rate are refused, too.
+    assert_eq!(refused("slow", "recommend"), 10);
+    assert_eq!(refused("default", "recommend"), of_default);
+    let before = refused("default", "other");
+    assert_eq!(server.send("nobody", "PUT", "/v1/spaces/x", "{}").0, 401);
+    assert_eq!(server.send("nobody", "GET", "/v1/spaces", "").0, 401);
+    assert_eq!(refused("default", "other"), before + 2);
+}
+
 #[test]
 fn keys_of_spaces_are_replaced_with_the_others() {
     let (_folder, server) = three_spaces();
