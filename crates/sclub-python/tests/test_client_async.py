@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
 
+from sclub._client_async import UNBUFFERED_BODY, _body_of, _Limit
 from sclub._client_base import CONNECTIONS
 from sclub.client import AsyncClient, Client, ConnectionFailed, TimedOut
-from server import DRINKS, OnLoop, Proxy, Server, beginning, fresh, proxy, rewards, server
+from server import DRINKS, Answering, OnLoop, Proxy, Server, beginning, fresh, proxy, rewards, server
 
 __all__ = ["fresh", "proxy", "server"]  # fixtures
 
@@ -46,6 +49,67 @@ def test_a_cancelled_call_leaves_the_client_usable(fresh: Server, proxy: Proxy) 
 
     asyncio.run(work())
     assert rewards(fresh.url) == [1]
+
+
+def test_a_cancellation_at_the_end_of_connecting_is_not_lost(
+    deaf: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work() -> None:
+        connect = aiohttp.TCPConnector._create_connection
+
+        async def connected(*arguments: Any) -> Any:
+            made = await connect(*arguments)
+            asyncio.get_running_loop().call_soon(call.cancel)
+            return made
+
+        monkeypatch.setattr(aiohttp.TCPConnector, "_create_connection", connected)
+        async with AsyncClient(deaf, retries=0) as client:
+            call = asyncio.create_task(client.state())
+            await asyncio.wait([call], timeout=5)
+            assert call.cancelled()
+
+    asyncio.run(work())
+
+
+def test_a_cancellation_at_the_end_of_an_upload_is_not_lost() -> None:
+    class Writer:
+        async def write(self, _: bytes) -> None:
+            asyncio.get_running_loop().call_soon(call.cancel)
+
+    async def upload() -> None:
+        body = _body_of(b"x" * (UNBUFFERED_BODY + 1), 5.0)
+        await body.write_with_length(Writer(), None)
+        await asyncio.sleep(60)
+
+    async def work() -> None:
+        nonlocal call
+        call = asyncio.create_task(upload())
+        await asyncio.wait([call], timeout=5)
+        assert call.cancelled()
+
+    call: asyncio.Task[None]
+    asyncio.run(work())
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="tasks of Python 3.10 do not count cancellations")
+def test_a_cancellation_at_the_same_time_as_a_timeout_is_not_lost() -> None:
+    async def work() -> None:
+        limits: set[_Limit] = set()
+
+        async def limited() -> None:
+            async with _Limit(60, limits):
+                await asyncio.sleep(60)
+
+        for comes_first in (True, False):
+            call = asyncio.create_task(limited())
+            await asyncio.sleep(0)
+            (limit,) = limits
+            for cancel in [call.cancel, limit.end] if comes_first else [limit.end, call.cancel]:
+                cancel()
+            await asyncio.wait([call], timeout=5)
+            assert call.cancelled() and not limits
+
+    asyncio.run(work())
 
 
 @pytest.mark.parametrize("call", ["state", "forget", "put_items"])
@@ -126,6 +190,33 @@ def test_close_ends_calls_that_look_up_a_name(monkeypatch: pytest.MonkeyPatch) -
             assert isinstance(one, ConnectionFailed) and one.code == "closed"
 
     asyncio.run(work())
+
+
+@pytest.mark.parametrize("what", ["handshake", "proxy", "pause", "upload"])
+def test_close_ends_calls_that_connect_or_pause_or_send(
+    deaf: str, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    async def work(url: str) -> None:
+        client = AsyncClient(url, timeout=60)
+        size = 50_000_000 if what == "upload" else 1
+        call = asyncio.create_task(client.patch_item("tea", data={"text": "x" * size}))
+        # The body is made first.
+        await asyncio.sleep(0)
+        await asyncio.sleep(0.5)
+        await client.close()
+        done, _ = await asyncio.wait([call], timeout=5)
+        call.cancel()
+        assert done
+        with pytest.raises(ConnectionFailed) as caught:
+            await call
+        assert (caught.value.code, caught.value.may_be_done) == ("closed", what == "upload")
+
+    error = b'{"error": {"code": "overloaded", "message": "no"}}'
+    with Answering((503, error, {"Retry-After": "50"})) as busy:
+        if what == "proxy":
+            monkeypatch.setenv("https_proxy", deaf)
+        url = {"handshake": deaf.replace("http", "https"), "proxy": "https://sclub.test", "pause": busy.url}
+        asyncio.run(work(url.get(what, deaf)))
 
 
 def test_a_large_upload_arrives(fresh: Server) -> None:

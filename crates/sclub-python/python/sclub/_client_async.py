@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
+import sys
 from collections.abc import AsyncGenerator, Awaitable, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -58,6 +60,7 @@ class AsyncClient(AsyncOperator):
         self._session: aiohttp.ClientSession | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._open: set[aiohttp.ClientResponse] = set()
+        limits: set[_Limit] = set()
         headers = headers_of(key)
         proxy, password = _parts_of(proxy_of(self._url))
         if urlsplit(self._url).scheme == "http":
@@ -67,7 +70,7 @@ class AsyncClient(AsyncOperator):
         # Only these functions and aiohttp have the key and the password of the proxy, and show neither.
         def connect() -> aiohttp.ClientSession:
             # Headers of a session would go to the proxy too.
-            session = aiohttp.ClientSession(connector=_connector(self._trust))
+            session = aiohttp.ClientSession(connector=_connector(self._trust, limits))
             # `Attempts` decides what is sent again, and must know of it.
             session._retry_connection = False
             return session
@@ -79,7 +82,7 @@ class AsyncClient(AsyncOperator):
                 method, url, headers=sent, proxy=proxy, proxy_headers=password, **how
             )
 
-        self._connect, self._send = connect, send
+        self._connect, self._send, self._limits = connect, send, limits
         # Its host is ASCII.
         self._encoded_url = str(yarl.URL(self._url)).rstrip("/")
 
@@ -103,8 +106,15 @@ class AsyncClient(AsyncOperator):
             for response in self._open:
                 # Its reader would wait for ever.
                 response.content.set_exception(aiohttp.ClientConnectionError("the client is closed"))
+            for limit in list(self._limits):
+                limit.end()
             # Calls that wait for a connection wake each other.
             self._free.release()
+            connector = self._session.connector
+            for connection in [] if connector is None else list(connector._acquired):
+                # Else it would wait until an upload is sent, perhaps for ever.
+                if connection.transport is not None:
+                    connection.transport.abort()
             await self._session.close()
 
     async def recommend(
@@ -213,7 +223,9 @@ class AsyncClient(AsyncOperator):
 
     async def _do(self, step: Step) -> Outcome:
         if isinstance(step, Wait):
-            await asyncio.sleep(step.seconds)
+            with contextlib.suppress(asyncio.TimeoutError):
+                async with _Limit(None, self._limits):
+                    await asyncio.sleep(step.seconds)
             return None
         if self._is_closed:
             return self._closed()
@@ -303,7 +315,54 @@ class AsyncClient(AsyncOperator):
         return failure
 
 
-def _connector(trust: ssl.SSLContext) -> aiohttp.TCPConnector:
+class _Limit:
+    """Ends what is awaited in it with `asyncio.TimeoutError`, after some seconds or by `end`.
+
+    It is `asyncio.timeout`, which Python 3.10 does not have. `asyncio.wait_for` loses a cancellation that comes when
+    its result is there, up to Python 3.11.
+    """
+
+    def __init__(self, seconds: float | None, limits: set[_Limit]) -> None:
+        self._seconds = seconds
+        self._limits = limits
+        self._timer: asyncio.TimerHandle | None = None
+        self._has_ended = False
+
+    async def __aenter__(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._task = task
+        if sys.version_info >= (3, 11):
+            self._cancelled_before = task.cancelling()
+        if self._seconds is not None:
+            self._timer = asyncio.get_running_loop().call_later(self._seconds, self.end)
+        self._limits.add(self)
+
+    def end(self) -> None:
+        """Ends it now."""
+        if not self._has_ended:
+            self._has_ended = True
+            self._task.cancel()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._limits.discard(self)
+        if self._timer is not None:
+            self._timer.cancel()
+        if not self._has_ended:
+            return
+        if sys.version_info >= (3, 11) and self._task.uncancel() > self._cancelled_before:
+            # Somebody else cancelled the task too.
+            return
+        if kind is asyncio.CancelledError:
+            raise asyncio.TimeoutError from error
+
+
+def _connector(trust: ssl.SSLContext, limits: set[_Limit]) -> aiohttp.TCPConnector:
     """A connector without a limit: the client waits for free connections itself, so that it can stop waiting."""
     import aiohttp
 
@@ -311,15 +370,9 @@ def _connector(trust: ssl.SSLContext) -> aiohttp.TCPConnector:
         async def _create_connection(
             self, req: Any, traces: Any, timeout: aiohttp.ClientTimeout
         ) -> Any:
-            made = super()._create_connection(req, traces, timeout)
-            try:
-                # The timeout of aiohttp itself does not cover the answer of a proxy to CONNECT.
-                return await asyncio.wait_for(made, timeout.sock_connect)
-            except asyncio.CancelledError:
-                if not self.closed:
-                    raise
-                # `close` cancels the lookup of names.
-                raise aiohttp.ClientConnectionError("the client is closed") from None
+            # The timeout of aiohttp itself does not cover the answer of a proxy to CONNECT.
+            async with _Limit(timeout.sock_connect, limits):
+                return await super()._create_connection(req, traces, timeout)
 
     return Connector(limit=0, ssl=trust)
 
@@ -334,7 +387,8 @@ def _body_of(body: bytes | None, seconds: float | None) -> Any:
         async def write_with_length(
             self, writer: aiohttp.abc.AbstractStreamWriter, content_length: int | None
         ) -> None:
-            await asyncio.wait_for(super().write_with_length(writer, content_length), seconds)
+            async with _Limit(seconds, set()):
+                await super().write_with_length(writer, content_length)
 
     return Upload(body)
 
