@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from ._client_attempts import Answer, Attempts, Call, Request
 from ._client_downloads import Card
 from ._client_errors import ServiceError
+from ._client_listing import listed
 from ._client_operator_calls import OperatorCalls, card_of, get, path_of, post, reading
 from ._client_values import (
     Context,
@@ -205,7 +206,7 @@ class Calls(OperatorCalls):
         return reading(answer, card_of)
 
     def items(self, limit: int | None) -> Call[dict[str, list[float]]]:
-        found = yield from self.pages("/v1/items", "items", "after", limit)
+        found = yield from listed(self._ask, {}, limit)
         return {item["id"]: item["features"] for item in found}
 
     def item_cards(
@@ -216,7 +217,7 @@ class Calls(OperatorCalls):
             asked["search"] = search
         if sort is not None:
             asked |= {"sort": sort, "ascending": "true" if ascending else "false"}
-        return self.pages("/v1/items", "items", "after", limit, asked, counted)
+        return listed(self._ask, asked, limit)
 
     def patch_item(self, id: Id, fields: Mapping[str, Any]) -> Call[Card]:
         path = path_of("/v1/items", id, "id")
@@ -254,13 +255,6 @@ class Calls(OperatorCalls):
         request = Request("DELETE", path_of("/v1/users", user, "user"), repeatable=True)
         answer = yield from self._ask(request)
         return reading(answer, lambda said: bool(said["known"])) or answer.lost
-
-
-def counted(page: Card) -> list[Card]:
-    """The items of a page, each with its counts if there are any."""
-    counts = page.get("counts") or [None] * len(page["items"])
-    pairs = zip(page["items"], counts, strict=True)
-    return [item if count is None else {**item, "counts": count} for item, count in pairs]
 
 
 def _named(where: str, given: Mapping[str, Any], needed: list[str], other: list[str]) -> Card:

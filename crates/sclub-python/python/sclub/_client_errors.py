@@ -28,8 +28,9 @@ from typing import Any
 class ServiceError(RuntimeError):
     """A call to a server failed. The subclasses say what to do about it.
 
-    This class itself is for all other answers. ``code`` is ``"bad_answer"`` if something else than sclub answered, and
-    ``"redirect"`` for a redirect, which is not followed.
+    This class itself is for all other answers. ``code`` is ``"bad_answer"`` if something else than sclub answered,
+    ``"redirect"`` for a redirect, which is not followed, and ``"changing"`` if a listing of items was given up because
+    items were removed all the time.
 
     Attributes
     ----------

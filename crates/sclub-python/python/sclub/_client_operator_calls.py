@@ -146,24 +146,15 @@ class OperatorCalls:
         answer = yield from self._ask(get("/readyz", timeout=timeout, tries_again=False))
         reading(answer, lambda said: said["ready"])
 
-    def pages(
-        self,
-        path: str,
-        key: str,
-        cursor: str,
-        limit: int | None,
-        asked: Mapping[str, str] | None = None,
-        entries: Callable[[Card], list[Card]] | None = None,
-    ) -> Call[list[Card]]:
+    def pages(self, path: str, key: str, cursor: str, limit: int | None) -> Call[list[Card]]:
         """The entries of a list, page by page, up to `limit`."""
         left = None if limit is None else count_of(limit, "limit")
-        read = entries or (lambda said: list(said[key]))
         found: list[Card] = []
-        query = dict(asked or {})
+        query: dict[str, str] = {}
         while left is None or len(found) < left:
             some = PAGE if left is None else min(PAGE, left - len(found))
             answer = yield from self._ask(get(path, query={**query, "limit": str(some)}))
-            part, after = reading(answer, lambda said: (read(said), said["next"]))
+            part, after = reading(answer, lambda said: (list(said[key]), said["next"]))
             found += part
             if after is None:
                 break

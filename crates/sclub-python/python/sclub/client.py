@@ -345,7 +345,7 @@ class Client(Operator):
     def items(self, *, limit: int | None = None) -> dict[str, list[float]]:
         """Items of the catalogue and their features: all, or the first `limit`.
 
-        They come in parts of 1,000; one that is moved in between may be missed.
+        They come in parts of 1,000, and the catalogue may change meanwhile: see `item_cards`.
         """
         return self._run(self._calls.items(limit))
 
@@ -360,6 +360,10 @@ class Client(Operator):
     ) -> list[Card]:
         """Items of the catalogue with all their fields: all, or the first `limit`.
 
+        They come in parts of 1,000. The catalogue may change meanwhile: no item is there twice, and every item that is in the
+        catalogue all the time is there. Those that a removal, or with `sort` a new count, has moved to a part that was read
+        before are the last ones.
+
         Parameters
         ----------
         search
@@ -373,6 +377,11 @@ class Client(Operator):
             True to include ``"counts"``: how often each item was shown, and its rewards.
         limit
             The maximum number of items; None for all.
+
+        Raises
+        ------
+        ServiceError
+            With the code ``"changing"`` if items were removed each of the 20 times that the parts were read.
         """
         return self._run(self._calls.item_cards(search, sort, ascending, counts, limit))
 
