@@ -22,7 +22,7 @@ use crate::locks::lock;
 use crate::state::{Effect, Record, State, What};
 use crate::store::STORE_PARTS;
 
-pub use self::process::process_metrics;
+pub use self::process::{open_process_files, process_metrics};
 
 /// The upper bounds of the latency buckets, in seconds.
 const BUCKETS: [f64; 14] = [

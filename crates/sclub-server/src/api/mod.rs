@@ -52,7 +52,7 @@ use crate::edge::keys::DEFAULT_SPACE;
 use crate::edge::{ApiError, Guard, Role};
 use crate::engine::{Engine, FoldError, Refusal};
 use crate::locks::lock;
-use crate::meters::{Call, Meters, process_metrics};
+use crate::meters::{Call, Meters, open_process_files, process_metrics};
 use crate::settings::Settings;
 use crate::spaces::{Spaces, Turns};
 use crate::store::StoreError;
@@ -204,8 +204,10 @@ impl App {
         })
     }
 
-    /// Sets the counts of error answers of the server, and counts requests that are refused before they are routed.
+    /// Sets the counts of error answers of the server, and counts requests that are refused before they are routed. Called at
+    /// the start of a server.
     pub fn know_errors(self: &Arc<Self>, errors: Arc<ErrorCounts>) {
+        open_process_files();
         let app = Arc::downgrade(self);
         errors.on_unrouted(move |path| {
             if let Some(app) = app.upgrade() {
@@ -244,7 +246,8 @@ impl App {
 
     /// The metrics of the server as a whole, in Prometheus' text format.
     fn server_metrics(&self) -> String {
-        let errors = self.errors.get().map(|errors| errors.render());
+        let errors = self.errors.get();
+        let errors = errors.map(|errors| errors.render() + &errors.connections.render());
         errors.unwrap_or_default() + &span_metrics() + &process_metrics(&self.settings.data)
     }
 

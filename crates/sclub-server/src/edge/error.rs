@@ -13,6 +13,7 @@ use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::limit::Connections;
 use crate::locks::lock;
 use crate::meters::metric;
 
@@ -37,6 +38,9 @@ pub struct ErrorDetail {
 /// The error code of an answer, for metrics and traces. An extension of the answer.
 #[derive(Debug, Clone)]
 pub struct ErrorCode(pub Cow<'static, str>);
+
+/// The code of answers to connections and requests that are too many.
+pub(super) const OVERLOADED: &str = "overloaded";
 
 /// All error codes, with their statuses. docs/service.md explains them.
 pub const ERROR_CODES: [(u16, &str); 35] = [
@@ -79,6 +83,8 @@ pub const ERROR_CODES: [(u16, &str); 35] = [
 
 /// The numbers of error answers of a server, by status and code. Those of [`ERROR_CODES`] begin with 0.
 pub struct ErrorCounts {
+    /// The number of connections of the server.
+    pub connections: Connections,
     counts: Mutex<BTreeMap<(u16, Cow<'static, str>), u64>>,
     unrouted: OnceLock<OnUnrouted>,
 }
@@ -98,6 +104,7 @@ impl Default for ErrorCounts {
     fn default() -> Self {
         let zeros = ERROR_CODES.map(|(status, code)| ((status, Cow::Borrowed(code)), 0));
         Self {
+            connections: Connections::default(),
             counts: Mutex::new(zeros.into()),
             unrouted: OnceLock::new(),
         }
@@ -126,6 +133,11 @@ impl ErrorCounts {
             let code = code.map_or(Cow::Borrowed("other"), |code| code.0.clone());
             self.add(status, code);
         }
+    }
+
+    /// Counts a connection that was refused. With TLS it has no answer.
+    pub(super) fn refused_connection(&self) {
+        self.add(StatusCode::SERVICE_UNAVAILABLE, OVERLOADED.into());
     }
 
     fn add(&self, status: StatusCode, code: Cow<'static, str>) {
@@ -276,7 +288,7 @@ impl ApiError {
 
     /// 503: the server is overloaded.
     pub fn overloaded(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", message).retry_after(1)
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, OVERLOADED, message).retry_after(1)
     }
 }
 

@@ -7,6 +7,7 @@ pub mod body;
 pub mod error;
 pub mod guard;
 pub mod keys;
+pub mod limit;
 pub mod page;
 pub mod reload;
 pub mod request_id;

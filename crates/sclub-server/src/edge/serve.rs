@@ -31,11 +31,13 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::Instant;
 use tower::Service;
 
 use super::addresses::{Addresses, Counted};
 use super::audit::Call;
-use super::error::{self, ErrorCounts};
+use super::error::{self, ErrorCounts, OVERLOADED};
+use super::limit::{Open, Refusals};
 use super::request_id::{REQUEST_ID, RequestIds};
 use super::site::Site;
 use super::stall::{Answer, Arriving, Pulse, Stage, Watched};
@@ -52,6 +54,9 @@ const BUFFER: usize = 64 << 10;
 /// The maximum number of refused connections that are being answered. Further ones are closed without an
 /// answer.
 const MAX_REFUSALS: usize = 64;
+/// The reasons to refuse a connection.
+const ALL_TAKEN: &str = "the server has reached its maximum number of connections";
+const TOO_MANY_OF_ADDRESS: &str = "too many connections from this address";
 const REFUSAL_TIMEOUT: Duration = Duration::from_secs(1);
 /// The time between attempts to accept, while the system has no room for another connection.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
@@ -61,7 +66,7 @@ const TASK_END_TIMEOUT: Duration = Duration::from_secs(1);
 /// The answer to a connection over the limit. Nothing is read from it before.
 fn refusal(id: &HeaderValue, message: &str) -> Vec<u8> {
     let body = format!(
-        "{{\"error\":{{\"code\":\"overloaded\",\"message\":\"{message}\",\"field\":null}}}}"
+        "{{\"error\":{{\"code\":\"{OVERLOADED}\",\"message\":\"{message}\",\"field\":null}}}}"
     );
     let head = format!(
         "HTTP/1.1 503 Service Unavailable\r\n\
@@ -273,6 +278,7 @@ pub async fn serve(
         .max_connections
         .min(Semaphore::MAX_PERMITS.min(u32::MAX as usize));
     let free = Arc::new(Semaphore::new(most));
+    edge.errors.connections.set_max(most);
     let (stage, seen) = watch::channel(Stage::Open);
     let server = Arc::new(Server {
         http: http(),
@@ -315,10 +321,15 @@ async fn accept(
     free: &Arc<Semaphore>,
     stage: &watch::Receiver<Stage>,
 ) {
-    let refusals = Arc::new(Semaphore::new(MAX_REFUSALS));
+    let answering = Arc::new(Semaphore::new(MAX_REFUSALS));
+    let mut refusals = [Refusals::default(), Refusals::default()];
     let mut failing = false;
     loop {
-        let (stream, peer) = match listener.accept().await {
+        let next = tokio::select! {
+            next = listener.accept() => next,
+            () = end_of(&mut refusals) => continue,
+        };
+        let (stream, peer) = match next {
             Ok(accepted) => accepted,
             Err(error) if is_connection_error(&error) => continue,
             Err(error) => {
@@ -335,28 +346,46 @@ async fn accept(
             tracing::info!("connections are accepted again");
         }
         let _ = stream.set_nodelay(true);
-        let refused = match Arc::clone(free).try_acquire_owned() {
-            Err(_) => "the server has reached its maximum number of connections",
+        let (refusals, refused) = match Arc::clone(free).try_acquire_owned() {
+            Err(_) => (&mut refusals[0], ALL_TAKEN),
             Ok(permit) => match server.addresses.take(peer.ip()) {
-                None => "too many connections from this address",
+                None => (&mut refusals[1], TOO_MANY_OF_ADDRESS),
                 Some(counted) => {
                     let pulse = Pulse::new(peer, stage.clone(), server.options.timeout);
+                    let open = Open::new(&server.options.errors);
                     tokio::spawn(connection(
                         Arc::clone(server),
                         stream,
                         Arc::new(pulse),
-                        (permit, counted),
+                        (permit, counted, open),
                     ));
                     continue;
                 }
             },
         };
-        tracing::debug!(%peer, "refused: {refused}");
+        server.options.errors.refused_connection();
+        match refusals.add(Instant::now()) {
+            true => tracing::warn!(%peer, "connections are refused: {refused}"),
+            false => tracing::debug!(%peer, "refused: {refused}"),
+        }
         if server.options.tls.is_none()
-            && let Ok(permit) = Arc::clone(&refusals).try_acquire_owned()
+            && let Ok(permit) = Arc::clone(&answering).try_acquire_owned()
         {
             let answer = refusal(&server.ids.next(), refused);
             tokio::spawn(refuse(stream, answer, permit));
+        }
+    }
+}
+
+/// Waits until refusals have ended, and logs it.
+async fn end_of(refusals: &mut [Refusals]) {
+    let Some(end) = refusals.iter().filter_map(Refusals::end).min() else {
+        return std::future::pending().await;
+    };
+    tokio::time::sleep_until(end).await;
+    for refusals in refusals {
+        if let Some(refused) = refusals.take_ended(end) {
+            tracing::info!(refused, "connections are no longer refused");
         }
     }
 }
@@ -386,7 +415,7 @@ async fn connection(
     server: Arc<Server>,
     stream: TcpStream,
     pulse: Arc<Pulse>,
-    _counted: (OwnedSemaphorePermit, Counted),
+    _counted: (OwnedSemaphorePermit, Counted, Open),
 ) {
     let Some(tls) = &server.options.tls else {
         return requests(&server, stream, pulse).await;

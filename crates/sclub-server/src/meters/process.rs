@@ -4,6 +4,12 @@ use std::path::Path;
 
 use super::metric;
 
+/// Opens the files with the figures of the process, which stay open: a process that has no files left must still tell it.
+pub fn open_process_files() {
+    #[cfg(target_os = "linux")]
+    linux::files();
+}
+
 /// The version, the process and the disk of a data folder, in Prometheus' text format. A value that the system does not tell is
 /// left out.
 pub fn process_metrics(data: &Path) -> String {
@@ -21,10 +27,15 @@ pub fn process_metrics(data: &Path) -> String {
 
 #[cfg(target_os = "linux")]
 mod linux {
-    use std::fs;
+    use std::fs::File;
+    use std::os::unix::fs::FileExt;
     use std::path::Path;
-    use std::sync::OnceLock;
+    use std::sync::{Mutex, OnceLock};
     use std::time::{SystemTime, UNIX_EPOCH};
+
+    use rustix::fs::Dir;
+
+    use crate::locks::lock;
 
     /// The name, type, help and value of a metric.
     type Row = (&'static str, &'static str, &'static str, f64);
@@ -58,6 +69,47 @@ mod linux {
         ]
     }
 
+    /// The files with the figures of the process. One that the system does not have is `None`.
+    pub struct Files {
+        stat: Option<File>,
+        open: Option<Mutex<Dir>>,
+    }
+
+    /// The files, open since the first call.
+    pub fn files() -> &'static Files {
+        static FILES: OnceLock<Files> = OnceLock::new();
+        FILES.get_or_init(|| {
+            let open = File::open("/proc/self/fd").ok();
+            let open = open.and_then(|folder| Dir::new(folder).ok());
+            Files {
+                stat: File::open("/proc/self/stat").ok(),
+                open: open.map(Mutex::new),
+            }
+        })
+    }
+
+    impl Files {
+        /// The times and sizes of the process, as the system tells them at present.
+        fn stat(&self) -> String {
+            // Its fields are a name of at most 64 bytes and some fifty numbers.
+            let mut room = [0; 4096];
+            let read = self.stat.as_ref().map(|file| file.read_at(&mut room, 0));
+            let length = read.and_then(Result::ok).unwrap_or(0);
+            String::from_utf8_lossy(&room[..length]).into_owned()
+        }
+
+        /// The number of open files.
+        fn open(&self) -> Option<f64> {
+            let mut open = lock(self.open.as_ref()?);
+            open.rewind();
+            let mut count = 0;
+            while let Some(entry) = open.read() {
+                count += u32::from(!entry.ok()?.file_name().to_bytes().starts_with(b"."));
+            }
+            Some(f64::from(count))
+        }
+    }
+
     /// The usual metrics of a process, by their usual names.
     pub fn process() -> Vec<Row> {
         let mut rows = Vec::new();
@@ -66,7 +118,7 @@ mod linux {
         };
         let ticks = rustix::param::clock_ticks_per_second() as f64;
         // The name of the program, in parentheses, may have spaces.
-        let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+        let stat = files().stat();
         let fields: Vec<&str> = stat
             .rsplit(')')
             .next()
@@ -97,14 +149,11 @@ mod linux {
             "Start of the process, in seconds since 1970",
             started(field(22).map(|since| since / ticks)),
         );
-        let open = fs::read_dir("/proc/self/fd")
-            .ok()
-            .map(|files| files.count() as f64);
         row(
             "process_open_fds",
             "gauge",
             "Open files of the process",
-            open,
+            files().open(),
         );
         let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
         row(
@@ -127,5 +176,32 @@ mod linux {
             let uptime = uptime.tv_sec as f64 + uptime.tv_nsec as f64 / 1e9;
             Some(now.as_secs_f64() - uptime + since_boot?)
         })
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    /// The value of a metric at present.
+    fn value(name: &str) -> f64 {
+        let text = process_metrics(Path::new("/"));
+        let mut values = text.lines().filter_map(|line| line.strip_prefix(name));
+        values.next().unwrap().trim().parse().unwrap()
+    }
+
+    #[test]
+    fn figures_of_the_process_are_those_of_the_moment() {
+        let before = value("process_open_fds ");
+        // Other tests open files, too.
+        let many: Vec<_> = (0..500)
+            .map(|_| std::fs::File::open("/proc/self/stat").unwrap())
+            .collect();
+        assert!(value("process_open_fds ") >= before + 300.0);
+        drop(many);
+        assert!(value("process_open_fds ") < before + 300.0);
+        let used = value("process_cpu_seconds_total ");
+        while value("process_cpu_seconds_total ") <= used {}
+        assert!(value("process_resident_memory_bytes ") > 1e6);
     }
 }

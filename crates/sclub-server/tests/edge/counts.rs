@@ -1,15 +1,18 @@
 //! Refused requests and connections are in the metrics.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use sclub_server::api::{App, router};
-use sclub_server::edge::{EdgeOptions, Guard, Keys, Site};
+use sclub_server::edge::{EdgeOptions, Guard, Keys, Site, Tls};
 use sclub_server::engine::Engine;
 use sclub_server::env::Env;
 use sclub_server::settings::Settings;
 use tempfile::{TempDir, tempdir};
+use tokio::time::{sleep, timeout};
 
-use crate::harness::{Running, three_keys};
+use crate::harness::{LONG, Running, plain, three_keys};
+use crate::tls::certificate;
 
 /// A server as `sclub serve` has it, with one space.
 fn whole(keys: Keys, rate: u32, options: EdgeOptions) -> (Arc<App>, Running, TempDir) {
@@ -24,7 +27,7 @@ fn whole(keys: Keys, rate: u32, options: EdgeOptions) -> (Arc<App>, Running, Tem
 }
 
 /// The value of a line of the metrics.
-pub fn value(text: &str, line: &str) -> f64 {
+fn value(text: &str, line: &str) -> f64 {
     let mut values = text.lines().filter_map(|found| {
         let value = found.strip_prefix(line)?.strip_prefix(' ')?;
         value.parse::<f64>().ok()
@@ -92,4 +95,40 @@ async fn requests_over_the_rate_count_under_their_call() {
     assert!(limited > 0);
     assert_eq!(refused(&app, "feedback"), 20.0);
     assert_eq!(refused(&app, "other"), 0.0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_and_those_that_are_refused_are_counted() {
+    const REFUSED: &str = "sclub_errors_total{status=\"503\",code=\"overloaded\"}";
+    let folder = tempdir().unwrap();
+    let (cert, key, _) = certificate(folder.path(), "one");
+    let tls = Tls::load(&cert, &key).unwrap();
+    for tls in [None, Some(tls)] {
+        for (max_connections, max_connections_per_address) in [(2, 0), (10, 2)] {
+            let options = EdgeOptions {
+                tls: tls.clone(),
+                max_connections,
+                max_connections_per_address,
+                ..EdgeOptions::default()
+            };
+            let errors = Arc::clone(&options.errors);
+            let gauge = |name: &str| value(&errors.connections.render(), name);
+            let running = Running::new(plain(), options);
+            let mut open = vec![running.client().await, running.client().await];
+            for refused in 1..=3 {
+                // With TLS it is closed without an answer.
+                running.client().await.ended().await;
+                assert_eq!(value(&errors.render(), REFUSED), f64::from(refused));
+            }
+            assert_eq!(gauge("sclub_connections"), 2.0);
+            assert_eq!(gauge("sclub_max_connections"), max_connections as f64);
+            open.pop();
+            let closed = async {
+                while gauge("sclub_connections") != 1.0 {
+                    sleep(Duration::from_millis(5)).await;
+                }
+            };
+            timeout(LONG, closed).await.expect("one of them is closed");
+        }
+    }
 }

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use crate::harness::{Client, LONG, Running, plain, quick};
 
 /// A certificate for `localhost` and its key, in files.
-fn certificate(folder: &Path, name: &str) -> (std::path::PathBuf, std::path::PathBuf, Vec<u8>) {
+pub fn certificate(folder: &Path, name: &str) -> (std::path::PathBuf, std::path::PathBuf, Vec<u8>) {
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
     let cert = folder.join(format!("{name}.crt"));
     let key = folder.join(format!("{name}.key"));
