@@ -11,6 +11,7 @@ use crate::edge::ApiError;
 use crate::env::{Access, Disk};
 use crate::serve::check;
 use crate::settings::{MAX_PROPENSITIES, Settings, constants, setting_name};
+use crate::store::StoreError;
 
 /// The settings that a space was made with, by their names.
 pub type Given = Map<String, Value>;
@@ -151,20 +152,22 @@ pub(super) fn space_settings(
 }
 
 /// The settings in the folder of a space. A folder without any was put there by an operator.
-pub(super) fn read_given(folder: &Path) -> Result<Given, String> {
+pub(super) fn read_given(folder: &Path) -> Result<Option<Given>, String> {
     let file = folder.join(SETTINGS_FILE);
     let text = match std::fs::read_to_string(&file) {
         Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Given::new()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(format!("cannot read {}: {error}", file.display())),
     };
-    toml::from_str(&text).map_err(|error| format!("{}: {error}", file.display()))
+    let given = toml::from_str(&text).map_err(|error| format!("{}: {error}", file.display()))?;
+    Ok(Some(given))
 }
 
 /// Writes the settings of a space. They are durable when this returns.
-pub(super) fn write_given(disk: &dyn Disk, folder: &Path, given: &Given) -> Result<(), String> {
+pub(super) fn write_given(disk: &dyn Disk, folder: &Path, given: &Given) -> Result<(), StoreError> {
     let file = folder.join(SETTINGS_FILE);
-    let text = toml::to_string(given).map_err(|error| format!("settings: {error}"))?;
+    let text = toml::to_string(given);
+    let text = text.map_err(|error| StoreError::Refused(format!("settings: {error}")))?;
     let written = (|| {
         let new = file.with_extension("tmp");
         let out = disk.open(&new, Access::Create)?;
@@ -173,7 +176,10 @@ pub(super) fn write_given(disk: &dyn Disk, folder: &Path, given: &Given) -> Resu
         disk.rename(&new, &file)?;
         disk.sync_dir(folder)
     })();
-    written.map_err(|error: std::io::Error| format!("cannot write {}: {error}", file.display()))
+    written.map_err(|error: std::io::Error| StoreError::Write {
+        reason: error.to_string(),
+        file,
+    })
 }
 
 #[cfg(test)]
@@ -266,9 +272,9 @@ mod tests {
     fn settings_are_kept() {
         let folder = tempfile::tempdir().unwrap();
         let disk = crate::env::Env::real().disk;
-        assert_eq!(read_given(folder.path()), Ok(Given::new()));
+        assert_eq!(read_given(folder.path()), Ok(None));
         let own = given(json!({"dim": 16, "beta": 0.5, "context": ["hour"], "policy": "sclub"}));
         write_given(&*disk, folder.path(), &own).unwrap();
-        assert_eq!(read_given(folder.path()), Ok(own));
+        assert_eq!(read_given(folder.path()), Ok(Some(own)));
     }
 }

@@ -7,6 +7,7 @@
 
 mod config;
 mod fit_pool;
+mod reopen;
 mod turns;
 
 use std::collections::BTreeMap;
@@ -26,12 +27,12 @@ pub use turns::Turns;
 use crate::api::{App, router};
 use crate::edge::keys::{DEFAULT_SPACE, check_space};
 use crate::edge::{ApiError, Guard};
-use crate::engine::{Engine, OpenError};
+use crate::engine::{Engine, FoldError, OpenError};
 use crate::env::Env;
 use crate::identity::Identity;
 use crate::locks::{read, write};
 use crate::settings::Settings;
-use crate::store::Folder;
+use crate::store::{Folder, StoreError};
 use config::{read_given, space_settings, write_given};
 use fit_pool::FitPool;
 
@@ -167,11 +168,8 @@ impl Spaces {
                 tracing::warn!(path = %path.display(), "ignored: it is not the folder of a space");
             } else {
                 let read = read_given(&path).and_then(|given| {
-                    // The transform is in the folder's identity. Its file may be gone.
-                    let mut kept = given.clone();
-                    kept.remove("features");
-                    let settings = space_settings(&self.server, &path, &kept)?;
-                    Ok((settings, given))
+                    let given = given.unwrap_or_default();
+                    Ok((self.settings_of(&path, &given)?, given))
                 });
                 let (settings, given, problem) = match read {
                     Ok((settings, given)) => (settings, given, None),
@@ -191,16 +189,16 @@ impl Spaces {
                     .map_err(|error| error.to_string()),
             };
             if let Err(reason) = opened {
-                tracing::error!(space = &*space.name, reason, "the space cannot be opened");
-                space.app.fail(reason);
+                space.break_off(reason);
             }
         }
     }
 
-    /// Makes a space, or opens a data folder that was put in its place. Returns it, and true if it is new.
+    /// Makes a space, or opens a data folder that was put in its place. Returns it, and true if it is new. A broken space is
+    /// opened again, and needs no settings.
     ///
     /// # Errors
-    /// If its name or settings are invalid, or a space with other settings has the name.
+    /// If its name or settings are invalid, a space with other settings has the name, or the disk fails.
     pub async fn create(
         self: &Arc<Self>,
         name: &str,
@@ -218,6 +216,12 @@ impl Spaces {
         check_space(name).map_err(|reason| ApiError::invalid("space", reason))?;
         let _changing = self.changing.lock().await;
         if let Some(space) = self.get(name) {
+            if space.app.failure().is_some() {
+                let spaces = Arc::clone(self);
+                let opened = tokio::task::spawn_blocking(move || spaces.reopen(&space, given));
+                let opened = opened.await.unwrap_or_else(|_| Err(ApiError::internal()));
+                return opened.map(|space| (space, false));
+            }
             return match space.given == given && name != DEFAULT_SPACE {
                 true => Ok((space, false)),
                 false => Err(ApiError::conflict(
@@ -247,7 +251,7 @@ impl Spaces {
             failed => {
                 space.seconds.abort();
                 Err(match failed {
-                    Ok(Err(reason)) => refused(&given, reason),
+                    Ok(Err(error)) => not_made(name, &given, &error),
                     _ => ApiError::internal(),
                 })
             }
@@ -255,36 +259,44 @@ impl Spaces {
     }
 
     /// Makes the folder of a space, if there is none, and opens it. Blocks.
-    fn make(&self, space: &Space, path: &Path) -> Result<(), String> {
+    fn make(&self, space: &Space, path: &Path) -> Result<(), OpenError> {
         let env = Env::real();
-        let settings = space.app.settings();
+        let disk = &*env.disk;
         let is_new = !path.exists();
         if is_new {
-            Identity::new(settings, &*env.random).map_err(|error| error.to_string())?;
+            Identity::new(space.app.settings(), &*env.random)?;
             let new = with_ending(path, NEW);
             if new.exists() {
-                env.disk
-                    .remove_dir_all(&new)
-                    .map_err(|error| told(&new, &error))?;
+                disk.remove_dir_all(&new)
+                    .map_err(|error| unwritten(&new, &error))?;
             }
-            drop(Folder::open(&env, &new).map_err(|error| error.to_string())?);
-            write_given(&*env.disk, &new, &space.given)?;
-            env.disk
-                .rename(&new, path)
-                .and_then(|()| env.disk.sync_dir(&self.folder))
-                .map_err(|error| told(path, &error))?;
+            let made = Folder::open(&env, &new)
+                .map_err(OpenError::from)
+                .and_then(|folder| {
+                    drop(folder);
+                    write_given(disk, &new, &space.given)?;
+                    let renamed = disk.rename(&new, path);
+                    let renamed = renamed.and_then(|()| disk.sync_dir(&self.folder));
+                    Ok(renamed.map_err(|error| unwritten(path, &error))?)
+                });
+            if made.is_err() {
+                // On a full disk it has its part.
+                let _ = disk.remove_dir_all(&new);
+                let _ = disk.remove_dir_all(path);
+            }
+            made?;
         }
         let opened = Folder::open(&env, path)
-            .map_err(|error| error.to_string())
+            .map_err(OpenError::from)
             .and_then(|folder| {
                 // An operator may have put the folder there.
                 if !is_new {
-                    write_given(&*env.disk, path, &space.given)?;
+                    write_given(disk, path, &space.given)?;
                 }
-                self.start(space, folder).map_err(|error| error.to_string())
+                self.start(space, folder)
             });
         if opened.is_err() && is_new {
-            let _ = env.disk.remove_dir_all(path);
+            let _ = disk.remove_dir_all(path);
         }
         opened
     }
@@ -314,6 +326,10 @@ impl Spaces {
         let folder = self.folder.clone();
         let removed = tokio::task::spawn_blocking(move || {
             let disk = Env::real().disk;
+            if !path.exists() {
+                // An operator has moved it away.
+                return Ok(());
+            }
             disk.rename(&path, &gone)?;
             disk.sync_dir(&folder)?;
             disk.remove_dir_all(&gone)
@@ -339,6 +355,12 @@ impl Spaces {
 }
 
 impl Space {
+    /// Sets the reason why the engine cannot be opened.
+    fn break_off(&self, reason: String) {
+        tracing::error!(space = &*self.name, reason, "the space cannot be opened");
+        self.app.fail(reason);
+    }
+
     /// Ends the engine. Returns true if there was one.
     async fn close(&self) -> bool {
         self.seconds.abort();
@@ -381,6 +403,28 @@ fn with_ending(path: &Path, ending: &str) -> PathBuf {
     name.into()
 }
 
-fn told(path: &Path, error: &std::io::Error) -> String {
-    format!("cannot write {}: {error}", path.display())
+fn unwritten(file: &Path, error: &std::io::Error) -> StoreError {
+    StoreError::Write {
+        file: file.to_owned(),
+        reason: error.to_string(),
+    }
+}
+
+/// The answer for a space that cannot be made.
+fn not_made(name: &str, given: &Given, error: &OpenError) -> ApiError {
+    match error {
+        OpenError::Fold(FoldError::Store(
+            StoreError::Write { reason, .. } | StoreError::Read { reason, .. },
+        )) => {
+            // It has the path, which is not for callers.
+            tracing::error!(space = name, %error, "the space cannot be made");
+            let message = format!("space '{name}' cannot be made at the moment: {reason}");
+            ApiError::read_only(message).retry_after(5)
+        }
+        OpenError::Thread(_) => {
+            tracing::error!(space = name, %error, "the space cannot be made");
+            ApiError::internal()
+        }
+        other => refused(given, other.to_string()),
+    }
 }

@@ -100,6 +100,93 @@ fn a_broken_space_stops_no_other() {
 }
 
 #[test]
+fn a_broken_space_is_opened_again_by_a_put() {
+    let folder = tempdir().unwrap();
+    let given = json!({"max-k": 4});
+    let (path, spaces) = ("/v1/spaces/a", folder.path().join("spaces"));
+    let (own, away) = (spaces.join("a"), folder.path().join("away"));
+    let server = Server::new(folder.path(), Keys::none());
+    server.ok("", "PUT", path, &given);
+    server.fill("", "a", 2);
+    let before = server.seen("a").0;
+    drop(server);
+    let identity = std::fs::read(own.join("identity")).unwrap();
+    let damage = || std::fs::write(own.join("identity"), "x").unwrap();
+    let status = |server: &Server, body: &Value| {
+        let card = server.ok("", "PUT", path, body);
+        assert_eq!(card, server.ok("", "GET", path, &Value::Null));
+        let word = |name: &str| card[name].as_str().unwrap_or_default().to_owned();
+        assert_eq!(card["settings"], given, "{card}");
+        (word("status"), word("reason"))
+    };
+    damage();
+    let server = Server::new(folder.path(), Keys::none());
+    for body in [json!({}), given.clone()] {
+        let (status, reason) = status(&server, &body);
+        assert_eq!(status, "broken");
+        assert!(reason.contains("identity"), "{reason}");
+    }
+    let other = server.refused("", "PUT", path, &json!({"max-k": 5}));
+    assert_eq!(other, (409, "exists".to_owned()));
+    // The reason is that of the last try, and nothing is made in place of a folder that was moved away.
+    std::fs::rename(&own, &away).unwrap();
+    let (broken, reason) = status(&server, &json!({}));
+    assert_eq!(broken, "broken");
+    assert!(reason.contains("there is no folder"), "{reason}");
+    assert!(!own.exists());
+    assert_eq!(server.send("", "GET", &format!("{path}/state"), "").0, 503);
+    std::fs::rename(&away, &own).unwrap();
+    std::fs::write(own.join("identity"), &identity).unwrap();
+    assert_eq!(status(&server, &json!({})).0, "ready");
+    assert_eq!(server.seen("a").0, before);
+    server.fill("", "a", 2);
+    let before = server.seen("a").0;
+    // A space that is not broken is not opened again.
+    assert_eq!(server.refused("", "PUT", path, &json!({})).0, 409);
+    drop(server);
+    // A backup has no settings: they are those that the space had, or those given.
+    for body in [json!({}), given.clone()] {
+        damage();
+        let server = Server::new(folder.path(), Keys::none());
+        std::fs::remove_file(own.join("settings.toml")).unwrap();
+        std::fs::write(own.join("identity"), &identity).unwrap();
+        assert_eq!(status(&server, &body).0, "ready");
+        assert_eq!(server.seen("a").0, before);
+        drop(server);
+        let server = Server::new(folder.path(), Keys::none());
+        assert_eq!(status(&server, &given).0, "ready");
+    }
+    // One whose folder is gone can be deleted, and made again.
+    damage();
+    let server = Server::new(folder.path(), Keys::none());
+    std::fs::rename(&own, &away).unwrap();
+    server.ok("", "DELETE", "/v1/spaces/a?confirm=a", &Value::Null);
+    assert_eq!(server.send("", "PUT", path, "{}").0, 201);
+}
+
+#[test]
+fn a_disk_that_fails_is_no_invalid_setting() {
+    let folder = tempdir().unwrap();
+    let server = Server::new(folder.path(), Keys::none());
+    // No folder can be made in it.
+    let spaces = folder.path().join("spaces");
+    std::fs::write(&spaces, "").unwrap();
+    let (status, answer) = server.send("", "PUT", "/v1/spaces/a", "{\"dim\": 2}");
+    assert_eq!(status, 503, "{answer}");
+    assert!(answer.contains("\"read_only\""), "{answer}");
+    assert!(
+        !answer.contains(folder.path().to_str().unwrap()),
+        "{answer}"
+    );
+    std::fs::remove_file(&spaces).unwrap();
+    assert_eq!(
+        server.send("", "PUT", "/v1/spaces/a", "{\"dim\": 2}").0,
+        201
+    );
+    assert_eq!(std::fs::read_dir(&spaces).unwrap().count(), 1);
+}
+
+#[test]
 fn a_space_is_deleted_with_its_data_and_only_on_confirmation() {
     let folder = tempdir().unwrap();
     let server = Server::new(folder.path(), Keys::none());
