@@ -86,6 +86,7 @@ def test_a_page_is_no_download_and_not_ready(
             lambda: list(client.stream()),
             lambda: list(client.export()),
             lambda: client.backup(kept),
+            lambda: client.metrics(),
             lambda: client.ready(),
             lambda: client.wait_until_ready(5),
         ]
@@ -259,6 +260,66 @@ def test_a_call_whose_client_is_closed_may_be_done() -> None:
             client.feedback("d", 1)
         later.join()
         assert (caught.value.code, caught.value.may_be_done) == ("closed", True)
+
+
+@pytest.mark.parametrize("what", ["pause", "connection"])
+def test_close_ends_calls_of_threads_that_pause_or_wait_for_a_connection(
+    monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    monkeypatch.setattr("sclub.client.CONNECTIONS", 1)
+    ended: list[tuple[str, bool, float]] = []
+
+    def call(client: Client) -> None:
+        begun = time.monotonic()
+        with pytest.raises(ConnectionFailed) as caught:
+            client.feedback("d", 1)
+        ended.append((caught.value.code, caught.value.may_be_done, time.monotonic() - begun))
+
+    error = b'{"error": {"code": "overloaded", "message": "no"}}'
+    with Answering((503, error, {"Retry-After": "50"})) as busy, beginning(b"") as deaf:
+        client = Client(busy.url if what == "pause" else deaf, timeout=10, retries=1)
+        threads = [threading.Thread(target=call, args=(client,)) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        time.sleep(1)
+        client.close()
+        for thread in threads:
+            thread.join()
+        at_once = [one[:2] for one in ended if one[2] < 8]
+        assert at_once == [("closed", False)] * (3 if what == "pause" else 2)
+        # The one that was sent ends at its timeout.
+        assert [one[:2] for one in ended if one[2] >= 8] == [("closed", True)] * (what == "connection")
+        assert len(busy.requests) == (3 if what == "pause" else 0)
+
+
+def test_a_client_that_is_closed_just_before_it_sends_says_so(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = Client(server.url)
+    make = client._http.build_request
+
+    def made(*arguments: Any, **options: Any) -> Any:
+        client.close()
+        return make(*arguments, **options)
+
+    monkeypatch.setattr(client._http, "build_request", made)
+    with pytest.raises(ConnectionFailed) as caught:
+        client.state()
+    assert (caught.value.code, caught.value.may_be_done) == ("closed", False)
+
+
+def test_a_download_keeps_its_connection_until_it_is_left(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("sclub.client.CONNECTIONS", "sclub.client.LONG"):
+        monkeypatch.setattr(name, 1)
+    with Client(server.url, retries=0) as client:
+        for _ in range(3):
+            events = client.stream()
+            next(events)
+            with pytest.raises(TimedOut) as caught:
+                client.state()
+            assert (caught.value.code, caught.value.may_be_done) == ("timeout", False)
+            events.close()
+            assert client.state()["items"] == 3
 
 
 def test_a_client_may_be_used_in_one_event_loop_after_the_other(server: Server) -> None:

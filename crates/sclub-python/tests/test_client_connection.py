@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import json
 import pickle
 import socket
@@ -125,6 +126,21 @@ def test_each_family_of_codes_has_a_class(status: int, code: str, kind: type, al
     assert kind.__name__ in sclub.__all__ and kind.__name__ in sclub.client.__all__
 
 
+@pytest.mark.parametrize(
+    "date",
+    [
+        "Mon, 99999999999999999999 Jan 2020 00:00:00 GMT",
+        "Mon, 01 Jan 0001 00:00:00 -0000",
+        "Mon, 01 Jan 2020 00:00:00 +999999999999",
+        "Fri, 31 Dec 9999 23:59:59 -2359",
+        "soon",
+    ],
+)
+def test_any_date_to_wait_for_is_read_or_ignored(date: str) -> None:
+    seconds = error_of(429, b"", date).retry_after
+    assert seconds is None or seconds >= 0
+
+
 def test_every_error_of_the_description_has_a_class() -> None:
     paths = json.loads((REPOSITORY / "docs" / "openapi.json").read_text())["paths"]
     calls = [call for path in paths.values() for call in path.values()]
@@ -202,6 +218,8 @@ def test_a_server_of_another_kind_is_found_out() -> None:
         ("ftp://x", "begin with http"),
         ("http://", "must have a host"),
         ("http://x/?a=b", "no query"),
+        ("http://x?", "no query"),
+        ("http://x/#", "no query"),
         ("http://x:y", "port"),
         ("http://me:secretsecret@x", "must not have a user"),
         (" http://x", "spaces"),
@@ -278,6 +296,30 @@ def test_https_needs_a_certificate_that_is_trusted(
             with pytest.raises(ConnectionFailed) as caught:
                 client.state()
             assert (caught.value.code, caught.value.may_be_done) == ("tls", False)
+
+
+@pytest.mark.parametrize("is_reset", [False, True])
+def test_a_handshake_that_is_cut_off_is_tried_again(connect: Connect, is_reset: bool) -> None:
+    """As by a server that has too many connections."""
+    callers = []
+
+    def accept() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                caller, _ = listener.accept()
+                callers.append(caller)
+                # What is left unread makes it a reset.
+                caller.recv(1 if is_reset else 1 << 16)
+                caller.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=accept, daemon=True).start()
+        url = f"https://127.0.0.1:{listener.getsockname()[1]}"
+        with connect(url, retries=2) as client, pytest.raises(ConnectionFailed) as caught:
+            client.state()
+        assert (caught.value.code, caught.value.may_be_done) == ("unreachable", False)
+        assert len(callers) == 3
+        listener.shutdown(socket.SHUT_RDWR)
 
 
 def test_verify_trusts_an_authority_a_context_the_environment_or_anybody(

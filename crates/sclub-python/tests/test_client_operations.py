@@ -130,8 +130,22 @@ def test_experiments_are_started_and_ended(fresh: Server, connect: Connect) -> N
         assert client.start_experiment("trial", arms, shadows=shadows)["name"] == "trial"
         running = client.experiments()["running"]
         assert [arm["name"] for arm in running["arms"]] == ["a", "b", "c"]
+        client.feedback(client.recommend("anna"), 1)
+        [line] = list(client.export())
+        frame = client.export_frame()
+        assert [line["experiment"], line["arm"]] == frame[["experiment", "arm"]].iloc[0].tolist()
         assert client.end_experiment("trial", "a")["winner"] == "a"
         assert [one["name"] for one in client.experiments()["past"]] == ["trial"]
+
+
+def test_the_frame_has_all_columns_that_lines_have(connect: Connect) -> None:
+    line = json.dumps({"decision": 1, "user": "u", "item": "a", "reward": 1, "imported": True})
+    shown = json.dumps({"decision": 2, "user": "u", "item": "a", "reward": None, "experiment": "trial", "arm": "b"})
+    kind = {"Content-Type": "application/x-ndjson"}
+    with Answering((200, f"{line}\n{shown}\n".encode(), kind)) as server, connect(server.url) as client:
+        frame = client.export_frame()
+    assert frame["imported"].tolist() == [True, False]
+    assert frame["experiment"].isna().tolist() == [True, False] and frame["arm"].iloc[1] == "b"
 
 
 def test_spaces_are_made_and_deleted_even_if_the_answer_is_lost(fresh: Server, connect: Connect) -> None:

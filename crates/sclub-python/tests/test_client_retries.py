@@ -110,13 +110,14 @@ def test_too_many_requests_wait_as_long_as_they_are_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waits: list[float] = []
-    sleep = time.sleep
+    wait = threading.Event.wait
 
-    def noted(seconds: float) -> None:
-        waits.append(seconds)
-        sleep(seconds)
+    def noted(event: threading.Event, seconds: float | None = None) -> bool:
+        if seconds is not None:
+            waits.append(seconds)
+        return wait(event, seconds)
 
-    monkeypatch.setattr(time, "sleep", noted)
+    monkeypatch.setattr(threading.Event, "wait", noted)
     with serving(tmp_path / "data", "--rate", "5") as server:
         with Client(server.url, retries=0) as hasty:
             hasty.put_items(DRINKS)

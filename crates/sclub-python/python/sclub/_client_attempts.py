@@ -79,6 +79,8 @@ class Answer:
     """The id that the server gave the request."""
     location: str | None = None
     """Where a redirect leads to."""
+    kind: str = ""
+    """The content type."""
     lost: bool = False
     """True if an earlier attempt may have taken effect without an answer."""
 
@@ -158,6 +160,7 @@ def answer_of(status: int, body: bytes, headers: Mapping[str, str]) -> Answer:
         warning=headers.get("x-sclub-warning"),
         request_id=headers.get("x-request-id"),
         location=headers.get("Location"),
+        kind=headers.get("Content-Type", ""),
     )
 
 

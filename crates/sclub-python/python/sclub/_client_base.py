@@ -118,7 +118,8 @@ def _checked_url(url: str) -> str:
         raise ValueError("url must not have a user or password; pass a key as key=")
     if parts.scheme not in ("http", "https"):
         raise ValueError(f"url must begin with http:// or https://: {url!r}")
-    if not parts.hostname or parts.query or parts.fragment:
+    # An empty query or fragment would take in all paths.
+    if not parts.hostname or "?" in url or "#" in url:
         raise ValueError(f"url must have a host, and no query or fragment: {url!r}")
     if not url.isprintable() or " " in url:
         raise ValueError(f"url must not have spaces or control characters: {url!r}")
@@ -245,10 +246,13 @@ def _trusting(file: str | None, folder: str | None = None) -> ssl.SSLContext:
 
 
 def _has_ssl_error(error: BaseException | None) -> bool:
+    """True for an error of TLS itself, such as a certificate that is not trusted."""
     import ssl
 
+    # A handshake that is cut off says nothing about it: a server with too many connections closes those that are new.
+    cut_off = (ssl.SSLEOFError, ssl.SSLZeroReturnError)
     while error is not None:
-        if isinstance(error, ssl.SSLError):
+        if isinstance(error, ssl.SSLError) and not isinstance(error, cut_off):
             return True
         error = error.__cause__ or error.__context__
     return False

@@ -87,11 +87,19 @@ def _parsed(text: bytes) -> Any:
 
 
 KINDS = {
+    "/metrics": "text/plain",
     "/v1/admin/backup": "application/octet-stream",
     "/v1/admin/export": "application/x-ndjson",
     "/v1/stream": "text/event-stream",
 }
-"""Downloads and their content types."""
+"""Answers that are not JSON, and their content types."""
+
+
+def check_kind(path: str, kind: str, request_id: str | None) -> None:
+    """Raises an error if an answer has not the content type that it has from an sclub server."""
+    if kind.partition(";")[0].strip().lower() != KINDS[path]:
+        wrong = TypeError(f"its content type is {kind!r} and not {KINDS[path]!r}")
+        raise bad_answer(wrong, request_id=request_id)
 
 
 def begin_download(path: str, headers: Mapping[str, str]) -> None:
@@ -99,10 +107,7 @@ def begin_download(path: str, headers: Mapping[str, str]) -> None:
 
     Warns if an export has no lines of some nodes of a cluster, which are not running.
     """
-    kind = headers.get("Content-Type", "")
-    if kind.partition(";")[0].strip().lower() != KINDS[path]:
-        wrong = TypeError(f"its content type is {kind!r} and not {KINDS[path]!r}")
-        raise bad_answer(wrong, request_id=headers.get("x-request-id"))
+    check_kind(path, headers.get("Content-Type", ""), headers.get("x-request-id"))
     nodes = headers.get("sclub-missing-nodes")
     if nodes:
         warnings.warn(
@@ -121,14 +126,15 @@ def to_frame(lines: list[Card]) -> Any:
     if any("context" in line for line in lines):
         names.append("context")
     names += "score cluster reward decided rewarded".split()
-    optional = "slot_propensity assumed draw candidates catalogue".split()
+    optional = "slot_propensity assumed imported experiment arm draw candidates catalogue".split()
     names += [name for name in optional if any(name in line for line in lines)]
     frame = pandas.DataFrame(lines, columns=names)
     for name in ("propensity", "reward"):
         frame[name] = frame[name].astype("float64")
     frame["position"] = frame["position"].astype("Int64")
-    if "assumed" in names:
-        frame["assumed"] = frame["assumed"].eq(True)
+    for name in ("assumed", "imported"):
+        if name in names:
+            frame[name] = frame[name].eq(True)
     for name in ("decided", "rewarded"):
         frame[name] = pandas.to_datetime(frame[name], unit="ms", utc=True)
     return frame

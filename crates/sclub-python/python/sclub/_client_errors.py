@@ -113,8 +113,10 @@ class Forbidden(ServiceError):
 class Conflict(ServiceError):
     """The request conflicts with the state of the server (409).
 
-    ``code`` is ``"begun"`` where ``expect`` comes after the first round, and ``"other_copy"`` where
-    the decision was made by another copy of the server's data folder.
+    ``code`` is ``"begun"`` where ``expect`` comes after the first round, ``"other_copy"`` where the decision was made by
+    another copy of the server's data folder, ``"answered"`` where another call gives the item its reward at the same
+    moment, ``"experiment_runs"`` where another experiment is under way, and ``"exists"`` where there is a space of the
+    name, with other settings.
     """
 
 
@@ -149,7 +151,7 @@ class ConnectionFailed(ServiceError):
     url
         The address of the server.
     code
-        ``"unreachable"``, ``"tls"``, ``"timeout"``, ``"broken"``, or ``"closed"`` if the client was closed.
+        ``"unreachable"``, ``"tls"`` if there is no trust, ``"timeout"``, ``"broken"``, or ``"closed"`` if the client was closed.
     """
 
     def __init__(
@@ -242,6 +244,6 @@ def seconds_of(retry_after: str | None) -> float | None:
 
     try:
         at = email.utils.parsedate_to_datetime(retry_after).timestamp()
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
     return max(0.0, at - time.time())

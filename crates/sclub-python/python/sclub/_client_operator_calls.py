@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 from ._client_attempts import Answer, Attempts, Call, Request, Wait
-from ._client_downloads import Card, bad_answer
+from ._client_downloads import Card, bad_answer, check_kind
 from ._client_errors import ConnectionFailed, NotFound, Unavailable
 from ._client_values import count_of, id_of, json_object, to_json
 
@@ -57,6 +57,7 @@ class OperatorCalls:
 
     def metrics(self) -> Call[str]:
         answer = yield from self._ask(get("/metrics"))
+        check_kind("/metrics", answer.kind, answer.request_id)
         return answer.body.decode(errors="replace")
 
     def experiments(self) -> Call[Card]:

@@ -16,7 +16,7 @@ Example::
 from __future__ import annotations
 
 import os
-import time
+import threading
 from collections.abc import Generator, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Literal, TypeVar
@@ -126,18 +126,23 @@ class Client(Operator):
 
         # Only this function and httpx have the key and the password of the proxy, and show neither.
         def connect() -> httpx.Client:
+            # The client waits for free connections itself, so that it can stop waiting.
             return httpx.Client(
                 headers=headers,
                 verify=self._trust,
                 proxy=proxy,
                 trust_env=False,
-                limits=httpx.Limits(
-                    max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS
-                ),
+                limits=httpx.Limits(max_keepalive_connections=CONNECTIONS),
             )
 
         self._connect = connect
-        self._http = connect()
+        self._begin()
+
+    def _begin(self) -> None:
+        """Makes what a process has of its own: its connections, and what its threads wait for."""
+        self._http = self._connect()
+        self._free = threading.Semaphore(CONNECTIONS)
+        self._closing = threading.Event()
         self._process = os.getpid()
 
     def __enter__(self) -> Client:
@@ -154,9 +159,15 @@ class Client(Operator):
     def close(self) -> None:
         """Closes the connections. No call can be made afterwards.
 
-        A call of another thread ends at its timeout at the latest, and is not retried.
+        A call of another thread that waits for a connection or for its next attempt ends at once. One that was sent ends at its
+        timeout at the latest, and is not retried.
         """
         self._is_closed = True
+        # After a fork nobody waits, and a thread of the parent may have a lock.
+        if self._process == os.getpid():
+            self._closing.set()
+            # Calls that wait for a connection wake each other.
+            self._free.release()
         self._http.close()
 
     def recommend(
@@ -451,7 +462,7 @@ class Client(Operator):
 
     def _do(self, step: Step) -> Outcome:
         if isinstance(step, Wait):
-            time.sleep(step.seconds)
+            self._closing.wait(step.seconds)
             return None
         import httpx
 
@@ -459,19 +470,25 @@ class Client(Operator):
             return self._closed()
         if self._process != os.getpid():
             # After a fork the connections belong to the parent: each would read answers of the other.
-            self._http, self._process = self._connect(), os.getpid()
-        # Waiting for a free connection must not count as a timeout of the server.
+            self._begin()
         seconds = self._seconds(step)
+        free = self._free
+        # Waiting for a free connection must not count as a timeout of the server.
+        if not free.acquire(timeout=LONG):
+            return self._failure(TimeoutError("no connection is free"), is_sent=False, is_timeout=True)
+        is_kept = False
         try:
+            if self._is_closed:
+                return self._closed()
             request = self._http.build_request(
                 step.method,
                 self._url + self._path(step),
                 content=step.body,
                 headers=None if step.body is None else {"Content-Type": step.kind},
-                timeout=httpx.Timeout(seconds, pool=LONG),
+                timeout=httpx.Timeout(seconds),
             )
             response = self._http.send(request, stream=step.streams)
-            if step.streams and response.is_success:
+            if is_kept := step.streams and response.is_success:
                 return Answer(response.status_code, stream=response)
             try:
                 body = response.read()
@@ -479,12 +496,21 @@ class Client(Operator):
                 response.close()
         except httpx.RequestError as error:
             return self._failed(error)
+        except RuntimeError as error:
+            # Another thread has just closed the client, so httpx has not begun to send.
+            if not self._is_closed or type(error) is not RuntimeError:
+                raise
+            return self._closed()
+        finally:
+            if not is_kept:
+                free.release()
         return answer_of(response.status_code, body, response.headers)
 
     def _download(self, path: str, timeout: float | None) -> Generator[bytes, None, None]:
         import httpx
 
         response: httpx.Response = self._run(self._calls.download(path, timeout))
+        free = self._free
         try:
             begin_download(path, response.headers)
             yield from response.iter_bytes()
@@ -492,11 +518,12 @@ class Client(Operator):
             raise self._failed(error).error from error
         finally:
             response.close()
+            free.release()
 
     def _failed(self, error: Exception) -> Failure:
         """The failure for an error of httpx."""
         import httpx
 
-        before = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)
+        before = (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError)
         is_timeout = isinstance(error, httpx.TimeoutException)
         return self._failure(error, is_sent=not isinstance(error, before), is_timeout=is_timeout)
