@@ -97,6 +97,7 @@ impl Listener {
 
 /// The summary of the last second, and its counts.
 pub(super) fn second(engine: &Engine) -> (SecondCard, Summary) {
+    engine.check_append();
     let summary = engine.meters().second();
     let milliseconds = |seconds: Option<f64>| seconds.map(|seconds| seconds * 1e3);
     let state = engine.state();

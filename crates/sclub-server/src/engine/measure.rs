@@ -3,7 +3,6 @@
 use std::sync::atomic::Ordering;
 
 use super::Engine;
-use crate::locks::lock;
 
 impl Engine {
     /// The metrics in Prometheus' text format, with current gauges.
@@ -16,7 +15,7 @@ impl Engine {
         meters.fitting(fitting.is_running(), fitting.took());
         meters.rewards(self.reward_warning().is_some(), self.unanswered());
         meters.queue(shared.waiting());
-        let is_writable = lock(&shared.read_only).is_none();
+        let is_writable = shared.not_writable().is_none();
         meters.store(shared.folder.sizes(), self.log_bytes(), is_writable);
         meters.render()
     }

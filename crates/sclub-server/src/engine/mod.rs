@@ -22,6 +22,7 @@ mod export;
 mod feedback;
 mod fit;
 mod fold;
+mod hanging;
 mod import;
 mod item_counts;
 mod journal;
@@ -73,8 +74,9 @@ use crate::state::{Record, State};
 use crate::store::{Folder, Log, SnapshotStore, StoreError};
 use crate::traces;
 use equal::EqualRewards;
-pub(crate) use equal::MIN_REWARDS;
+pub(crate) use equal::RewardValues;
 use fit::{Fits, Watch};
+use hanging::Appending;
 pub use journal::{Confirmed, ForgottenUsers};
 use journal::{JournalRequest, Pending};
 use owner::{Command, Done, Owner, WriteRequest};
@@ -147,6 +149,8 @@ pub(crate) struct Shared {
     changes: broadcast::Sender<Record>,
     /// The reason why the engine is read-only, if it is.
     read_only: Mutex<Option<String>>,
+    /// The append to the log that is under way.
+    appending: Appending,
     closing: AtomicBool,
     /// The number of bytes appended to the log since the newest snapshot was begun.
     log_bytes: AtomicU64,
@@ -229,6 +233,9 @@ impl Shared {
 
     /// Sends a command to the owner and waits for its answer.
     async fn ask(&self, command: Command) -> Result<Done, Refusal> {
+        if let Some(reason) = self.hangs() {
+            return Err(Refusal::ReadOnly(reason));
+        }
         let (reply, answer) = oneshot::channel();
         let queue = self.queue.upgrade().ok_or(Refusal::Closing)?;
         let caller = traces::caller();
@@ -239,9 +246,7 @@ impl Shared {
         });
         drop(queue);
         match sent {
-            Ok(()) => answer.await.unwrap_or_else(|_| {
-                Err(Refusal::Unknown("the server is shutting down".to_owned()))
-            }),
+            Ok(()) => self.answered(answer).await,
             Err(mpsc::error::TrySendError::Full(_)) => Err(Refusal::Overloaded),
             Err(mpsc::error::TrySendError::Closed(_)) => Err(Refusal::Closing),
         }
@@ -403,6 +408,7 @@ impl Engine {
             queue: queue.downgrade(),
             changes: broadcast::channel(LISTENERS).0,
             read_only: Mutex::default(),
+            appending: Appending::default(),
             closing: AtomicBool::new(false),
             log_bytes: AtomicU64::new(0),
             journaled: AtomicU64::new(0),
@@ -462,7 +468,7 @@ impl Engine {
 
     /// The reason why the engine is read-only, if it is.
     pub fn read_only(&self) -> Option<String> {
-        lock(&self.shared.read_only).clone()
+        self.shared.not_writable()
     }
 
     /// A receiver of splits and merges as they happen.
@@ -478,6 +484,11 @@ impl Engine {
     /// The time that the last fit took to compute, if there was one since the start.
     pub fn fit_took(&self) -> Option<Duration> {
         self.shared.fitting.took()
+    }
+
+    /// The rewards so far, as far as equality is concerned.
+    pub(crate) fn equal_rewards(&self) -> RewardValues {
+        self.shared.equal.rewards()
     }
 
     /// A warning if all rewards are equal.

@@ -377,7 +377,10 @@ impl Owner {
     async fn roll(&mut self) -> Result<u64, Refusal> {
         self.tried_at = self.shared.env().clock.monotonic();
         let last = self.shared.read().position();
-        match self.shared.log.append(last, Bytes::new()).await {
+        self.shared.appending.begin(self.tried_at);
+        let appended = self.shared.log.append(last, Bytes::new()).await;
+        self.shared.appending.end();
+        match appended {
             Ok(()) => {
                 self.writable();
                 Ok(last)
@@ -526,7 +529,9 @@ impl Owner {
         span.number("sclub.events", batch.events.len() as u64);
         span.number("sclub.bytes", bytes.len() as u64);
         clock.yield_now().await;
+        shared.appending.begin(clock.monotonic());
         let appended = shared.log.append(position, bytes.clone()).await;
+        shared.appending.end();
         span.end(appended.is_ok());
         match appended {
             Ok(()) => {

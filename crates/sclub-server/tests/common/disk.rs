@@ -21,6 +21,8 @@ struct Plan {
     reads: (&'static str, u32),
     /// The number of files that cannot be made.
     creates: (&'static str, u32),
+    /// Syncs do not return.
+    hangs: Option<&'static str>,
     /// The number of changes that are still made; all later ones fail.
     changes: Option<u32>,
 }
@@ -72,6 +74,16 @@ impl Faults {
     /// Makes the next syncs of files in a folder fail after everything is durable.
     pub fn fail_after_syncs(&self, place: &'static str, count: u32) {
         self.plan().late_syncs = (place, count);
+    }
+
+    /// Makes syncs of files in a folder wait until [`Faults::go_on`].
+    pub fn hang(&self, place: &'static str) {
+        self.plan().hangs = Some(place);
+    }
+
+    /// Ends [`Faults::hang`].
+    pub fn go_on(&self) {
+        self.plan().hangs = None;
     }
 
     /// Makes the next reads of files in a folder fail.
@@ -226,6 +238,10 @@ impl DiskFile for FaultyFile {
         self.faults.check_change()?;
         if is_due(&mut self.faults.plan().syncs, &self.path) {
             return Err(io_error());
+        }
+        let hangs = || self.faults.plan().hangs;
+        while hangs().is_some_and(|place| is_in(&self.path, place)) {
+            std::thread::sleep(std::time::Duration::from_millis(2));
         }
         self.real.sync()?;
         match is_due(&mut self.faults.plan().late_syncs, &self.path) {
