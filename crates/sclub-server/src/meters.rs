@@ -15,7 +15,7 @@ use sclub::Outlook;
 use self::text::arm_gauges;
 pub(crate) use self::text::metric;
 pub use self::text::{joined, labelled, ready_metric};
-use crate::engine::MIN_REWARDS;
+use crate::engine::RewardValues;
 use crate::experiment::Experiments;
 use crate::latency::{Latencies, Window};
 use crate::locks::lock;
@@ -353,12 +353,13 @@ impl Meters {
         self.clusters.set(clusters.unwrap_or(0) as f64);
         let outlooks = owned.iter().filter_map(|engine| outlook(&engine.state()));
         self.outlooks(&outlooks.collect::<Vec<_>>());
-        // A partition with few rewards does not tell.
-        let warns = |engine: &&crate::engine::Engine| engine.reward_warning().is_some();
-        let has_few = |engine: &crate::engine::Engine| engine.state().rewards().0 < MIN_REWARDS;
-        let are_equal =
-            owned.iter().any(warns) && owned.iter().all(|engine| has_few(engine) || warns(engine));
-        self.rewards(are_equal, 0);
+        let rewards = owned.iter().map(|engine| engine.equal_rewards());
+        self.rewards(
+            rewards
+                .fold(RewardValues::default(), RewardValues::and)
+                .warns(),
+            0,
+        );
         self.items.set(items as f64);
         self.queue.set(
             owned

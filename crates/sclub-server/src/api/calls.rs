@@ -177,7 +177,7 @@ fn recommend_many(app: &App, engine: &Engine, bytes: &[u8]) -> Result<Answer, Ap
 #[utoipa::path(post, path = "/v1/feedback", tag = "recommend", request_body(content = FeedbackRequest<'static>, example = json!({"decision": "paste the decision of a recommendation", "reward": 1.0, "others": 0.0})), responses(
     (status = 200, body = FeedbackResponse, headers(("x-sclub-warning" = String, description = "A warning about the rewards. Absent if there is none")), description = "`applied` is true if the reward was new, or replaced an assumed one. If all rewards are equal, the header `x-sclub-warning` says so"),
     (status = 404, body = ErrorBody, description = "`unknown_decision`: the decision was not made by this server. `unknown_item`: it did not show the item"),
-    (status = 409, body = ErrorBody, description = "`other_copy`: the decision was made by another copy of the data folder"),
+    (status = 409, body = ErrorBody, description = "`other_copy`: the decision was made by another copy of the data folder. `answered`: the item got its reward at the same moment; usually `applied` is false then"),
     (status = 410, body = ErrorBody, description = "`expired` or `forgotten`: the decision has expired, or its user was forgotten")))]
 pub(super) async fn feedback(
     State(app): State<Shared>,
@@ -188,10 +188,10 @@ pub(super) async fn feedback(
 
 /// Learns the rewards of several users in one time slot. They are durable when the call returns.
 #[utoipa::path(post, path = "/v1/feedback/batch", tag = "recommend", request_body(content = FeedbackBatchRequest<'static>, example = json!({"feedback": [{"decision": "the decision of a recommendation", "reward": 1.0}]})), responses(
-    (status = 200, body = FeedbackBatchResponse, description = "`applied` is true for each reward that was new"),
-    (status = 404, body = ErrorBody, description = "As for a single reward; nothing was learned"),
-    (status = 409, body = ErrorBody, description = "As for a single reward; nothing was learned"),
-    (status = 410, body = ErrorBody, description = "As for a single reward; nothing was learned")))]
+    (status = 200, body = FeedbackBatchResponse, headers(("x-sclub-warning" = String, description = "A warning about the rewards. Absent if there is none")), description = "`applied` is true for each reward that was new, or replaced an assumed one. On a node of a cluster, the rewards of each partition are a batch of their own"),
+    (status = 404, body = ErrorBody, description = "As for a single reward; nothing was learned, except by other partitions of a cluster"),
+    (status = 409, body = ErrorBody, description = "As for a single reward; nothing was learned, except by other partitions of a cluster"),
+    (status = 410, body = ErrorBody, description = "As for a single reward; nothing was learned, except by other partitions of a cluster")))]
 pub(super) async fn feedback_batch(
     State(app): State<Shared>,
     request: Request,

@@ -154,7 +154,7 @@ impl From<Interval> for IntervalCard {
 
 /// Starts an experiment: each arm serves its share of the users, by a hash of the user's id. Every arm learns from every
 /// reward. An arm whose policy and constants are those in force is the running policy; other arms begin without knowledge.
-#[utoipa::path(post, path = "/v1/experiments", operation_id = "start_experiment", tag = "admin", request_body = ExperimentRequest, responses(
+#[utoipa::path(post, path = "/v1/experiments", operation_id = "start_experiment", tag = "admin", request_body(content = ExperimentRequest, example = json!({"name": "first", "arms": [{"name": "control", "policy": "linucb-one", "share": 50}, {"name": "test", "policy": "sclub-soft", "share": 50}]})), responses(
     (status = 200, body = ExperimentCard, description = "The experiment is under way"),
     (status = 409, body = ErrorBody, description = "`experiment_runs`: another one is under way"),
     (status = 422, body = ErrorBody, description = "`invalid`: an arm is invalid, the shares do not sum to 100, or the name was used before"),
@@ -207,7 +207,7 @@ pub(super) async fn list(State(app): State<Shared>) -> Result<Answer, ApiError> 
 
 /// Ends the experiment under way. The policy of the winner is in force from now on, and the policies of the other arms are
 /// dropped. Rewards that come later for items that the experiment has shown are learned, and not counted in its results.
-#[utoipa::path(post, path = "/v1/experiments/{name}/end", operation_id = "end_experiment", tag = "admin", params(("name" = String, Path, description = "The name of the experiment")), request_body = EndRequest, responses(
+#[utoipa::path(post, path = "/v1/experiments/{name}/end", operation_id = "end_experiment", tag = "admin", params(("name" = String, Path, description = "The name of the experiment")), request_body(content = EndRequest, example = json!({"winner": "test"})), responses(
     (status = 200, body = ExperimentCard, description = "The experiment has ended"),
     (status = 404, body = ErrorBody, description = "`unknown_experiment`: no experiment of this name is under way"),
     (status = 422, body = ErrorBody, description = "`invalid`: the experiment has no such arm"),

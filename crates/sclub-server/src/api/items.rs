@@ -329,7 +329,12 @@ pub(super) fn parsed_query<T>(query: Result<Query<T>, QueryRejection>) -> Result
     };
     let reason = error.rsplit("query string: ").next().unwrap_or(&error);
     // "a: b: unknown field `a: b`, expected one of": its name may be any text.
-    let unknown = reason.find("unknown field `").map(|at| &reason[at..]);
+    let mut parts = reason.match_indices(": unknown field `");
+    let unknown = parts.find_map(|(at, _)| {
+        let (name, rest) = (&reason[..at], &reason[at + 2..]);
+        rest.starts_with(&format!("unknown field `{name}`"))
+            .then_some(rest)
+    });
     let reason = unknown.unwrap_or(reason);
     // "limit: invalid digit found in string", or "duplicate field `limit`"
     let (name, reason) = match reason.split_once(": ") {
@@ -356,5 +361,39 @@ pub(super) fn limit(asked: Option<usize>, default: usize) -> Result<usize, Refus
             let message = format!("limit is {limit}; it must be at most {MAX_LIMIT}");
             Err(Refusal::invalid("limit", message))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::Uri;
+
+    use super::*;
+
+    #[test]
+    fn a_parameter_is_named_whatever_its_value_says() {
+        #[derive(Debug, serde::Deserialize)]
+        #[serde(deny_unknown_fields, rename_all = "lowercase")]
+        #[expect(dead_code, reason = "only its errors are read")]
+        struct Known {
+            sort: Option<Sort>,
+            limit: Option<u64>,
+        }
+        #[derive(Debug, serde::Deserialize)]
+        #[serde(rename_all = "lowercase")]
+        enum Sort {
+            Shown,
+        }
+        let field = |query: &str| {
+            let uri: Uri = format!("/?{query}").parse().unwrap();
+            let error = parsed_query(Query::<Known>::try_from_uri(&uri)).unwrap_err();
+            error.field.clone().unwrap_or_default()
+        };
+        assert_eq!(field("limit=x"), "limit");
+        assert_eq!(field("sort=rewards"), "sort");
+        assert_eq!(field("order=1"), "order");
+        assert_eq!(field("a:%20b:%20c=1"), "a: b: c");
+        assert_eq!(field("sort=unknown%20field%20%60z%60"), "sort");
+        assert_eq!(field("sort=:%20unknown%20field%20%60z%60"), "sort");
     }
 }

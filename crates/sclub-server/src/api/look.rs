@@ -14,7 +14,7 @@ use sclub::{ClusterId, UserId};
 use super::explain::{ClusteringCard, PlacementCard};
 use super::items::{limit, parsed_query};
 use super::model::{
-    ClusterCard, ClusterLine, ClustersPage, Favourite, HistoryEntry, HistoryPage, Ready,
+    ClusterCard, ClusterLine, ClustersPage, Favourite, HistoryEntry, HistoryPage, NotReady, Ready,
     SidesEntry, StateCard, UserCard, WhyEntry,
 };
 use super::query::{ClusterQuery, ClustersQuery, HistoryQuery, StateQuery};
@@ -335,6 +335,10 @@ fn state_card(app: &App, engine: &Engine, state: &Known, hash: Option<String>) -
         users: state.users().len() as u64,
         clusters: state.clusters(),
         hash,
+        // The node adds these when it joins the cards of its partitions.
+        hashes: None,
+        partitions: None,
+        node: None,
         policy: state.identity().policy.name,
         policy_title: state.identity().policy.title,
         policy_summary: state.identity().policy.summary,
@@ -374,7 +378,7 @@ fn state_card(app: &App, engine: &Engine, state: &Known, hash: Option<String>) -
 #[utoipa::path(get, path = "/metrics", tag = "look", responses(
     (status = 200, body = String, content_type = "text/plain", description = "Prometheus's text format")))]
 pub(super) async fn metrics(State(app): State<Shared>, caller: Caller) -> Result<Answer, ApiError> {
-    let mut text = metrics_of(&app, Some(app.ready()?));
+    let mut text = metrics_of(&app, app.engine());
     if caller.scope == Scope::All
         && let Some(spaces) = app.spaces.get().and_then(Weak::upgrade)
     {
@@ -389,7 +393,7 @@ pub(super) async fn metrics(State(app): State<Shared>, caller: Caller) -> Result
     Ok(answer)
 }
 
-/// The metrics of a space; of one that cannot be opened, only that it is not ready.
+/// The metrics of a space; of one that is being opened or cannot be, only that it is not ready.
 fn metrics_of(app: &App, engine: Option<&Engine>) -> String {
     let text =
         engine.map(Engine::render_metrics).unwrap_or_default() + &ready_metric(engine.is_some());
@@ -409,7 +413,7 @@ pub(super) async fn healthz() -> &'static str {
 /// Answers 200 if the server answers requests.
 #[utoipa::path(get, path = "/readyz", tag = "look", security(()), responses(
     (status = 200, body = Ready, description = "Requests are answered"),
-    (status = 503, body = Ready, description = "Not yet")))]
+    (status = 503, body = NotReady, description = "Not yet, or there are too many connections")))]
 pub(super) async fn readyz(State(app): State<Shared>) -> Answer {
     if let Some(node) = app.node() {
         let (is_ready, is_writable) = (node.is_ready(), node.is_ready() && node.is_writable());

@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 use super::explain::{ClusteringCard, PlacementCard};
 use super::scalars::{GivenId, Whole, owned_id};
 use crate::context::{ContextValue, GivenContext};
-use crate::edge::error::ErrorDetail;
+use crate::edge::error::{ErrorBody, ErrorDetail};
 use crate::settings::Literal;
 use crate::state::Ties;
 
@@ -273,7 +273,7 @@ pub struct ItemsPut {
 }
 
 /// Changes of an item. A field that is absent stays as it is. A server with a transform also takes the raw fields that it makes
-/// features from, such as `price`, and fields that the item's `data` has.
+/// features from, such as `price`. Other fields of the item's `data` are changed by `data`.
 #[derive(ToSchema)]
 pub struct ItemPatch {
     /// Its features, as many as before.
@@ -504,9 +504,18 @@ pub struct StateCard {
     pub users: u64,
     /// The number of clusters.
     pub clusters: u64,
-    /// A hash of everything learned; absent unless the request has `hash=true`.
+    /// A hash of everything learned; absent unless the request has `hash=true`, and on a node of a cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hash: Option<String>,
+    /// On a node of a cluster, the hash of each partition in place of `hash`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hashes: Option<BTreeMap<String, String>>,
+    /// The number of partitions; absent unless the server is a node of a cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub partitions: Option<u64>,
+    /// The name of the node; absent unless the server is one of a cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
     /// The policy's name.
     pub policy: &'static str,
     /// The policy's display name.
@@ -645,6 +654,16 @@ pub struct CompactResponse {
 pub struct SnapshotResponse {
     /// The number of the last event in it.
     pub at: u64,
+}
+
+/// The answer of a server that is not ready, or that has too many connections.
+#[derive(ToSchema)]
+#[serde(untagged)]
+pub enum NotReady {
+    /// Not ready, and why.
+    Ready(Ready),
+    /// Too many connections.
+    Error(ErrorBody),
 }
 
 /// The readiness of the server.

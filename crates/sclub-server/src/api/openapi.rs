@@ -230,6 +230,20 @@ mod tests {
     }
 
     #[test]
+    fn every_body_has_an_example() {
+        let mut document: Value = serde_json::from_str(&document()).unwrap();
+        let mut bodies = 0;
+        each_operation(&mut document, |path, method, operation| {
+            let content = operation["requestBody"]["content"].as_object();
+            for (kind, body) in content.into_iter().flatten() {
+                bodies += 1;
+                assert!(!body["example"].is_null(), "{method} {path}, {kind}");
+            }
+        });
+        assert!(bodies > 8, "{bodies}");
+    }
+
+    #[test]
     fn a_server_describes_its_own_limits_and_whether_it_has_keys() {
         let settings = Settings {
             max_k: 7,

@@ -12,10 +12,11 @@ const ROUNDING: f64 = 1e-9;
 
 /// The rewards so far, as far as equality is concerned.
 #[derive(Debug, Default)]
-pub(crate) struct EqualRewards(Mutex<Rewards>);
+pub(crate) struct EqualRewards(Mutex<RewardValues>);
 
-#[derive(Debug, Default)]
-struct Rewards {
+/// The rewards of an engine, or of several ones.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RewardValues {
     count: u64,
     /// The mean of the folder's rewards, then the last reward.
     value: Option<f64>,
@@ -32,7 +33,7 @@ impl EqualRewards {
     /// Begins with the number of rewards that the folder has, and their sum. Says nothing before the first assumed reward
     /// if there will be any (`--unanswered`).
     pub fn new((count, sum): (u64, f64), has_assumed: bool) -> Self {
-        Self(Mutex::new(Rewards {
+        Self(Mutex::new(RewardValues {
             count,
             value: (count > 0).then(|| sum / count as f64),
             is_known: false,
@@ -49,21 +50,61 @@ impl EqualRewards {
         rewards.count += 1;
         rewards.awaits_assumed &= !is_assumed;
         rewards.is_known = true;
-        match rewards.value {
-            Some(value) if (value - reward).abs() > ROUNDING * reward.abs().max(1.0) => {
-                rewards.is_mixed = true;
-            }
-            _ => rewards.value = Some(reward),
-        }
+        rewards.is_mixed |= rewards.value.is_some_and(|value| differ(value, reward));
+        rewards.value = Some(reward);
         rewards.warns() != before
+    }
+
+    /// The rewards so far.
+    pub fn rewards(&self) -> RewardValues {
+        *lock(&self.0)
     }
 
     /// The warning, if all rewards are equal and there are many.
     pub fn warning(&self) -> Option<String> {
-        let rewards = lock(&self.0);
-        let value = rewards.value.filter(|_| rewards.warns())?;
-        let count = rewards.count;
-        Some(match rewards.has_assumed {
+        self.rewards().warning()
+    }
+}
+
+impl RewardValues {
+    /// The rewards of a part of a cluster, of which only this is known: their number, their sum, and whether the part warns.
+    pub fn of_part(count: u64, sum: f64, warns: bool) -> Self {
+        Self {
+            count,
+            value: (count > 0).then(|| sum / count as f64),
+            is_known: true,
+            // A part with few rewards does not tell. Their mean does.
+            is_mixed: count >= MIN_REWARDS && !warns,
+            ..Self::default()
+        }
+    }
+
+    /// These rewards and others.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        let both = self.value.zip(other.value);
+        Self {
+            count: self.count + other.count,
+            value: self.value.or(other.value),
+            is_known: self.is_known || other.is_known,
+            awaits_assumed: self.awaits_assumed || other.awaits_assumed,
+            has_assumed: self.has_assumed || other.has_assumed,
+            is_mixed: self.is_mixed
+                || other.is_mixed
+                || both.is_some_and(|(own, other)| differ(own, other)),
+        }
+    }
+
+    /// Returns true if all are equal and there are many.
+    pub fn warns(&self) -> bool {
+        self.is_known && !self.awaits_assumed && !self.is_mixed && self.count >= MIN_REWARDS
+    }
+
+    /// The warning, if all are equal and there are many.
+    pub fn warning(&self) -> Option<String> {
+        let value = self.value.filter(|_| self.warns())?;
+        let count = self.count;
+        Some(match self.has_assumed {
             true => format!(
                 "all {count} rewards so far are {value}, assumed ones included: there is nothing to learn from them"
             ),
@@ -75,10 +116,9 @@ impl EqualRewards {
     }
 }
 
-impl Rewards {
-    fn warns(&self) -> bool {
-        self.is_known && !self.awaits_assumed && !self.is_mixed && self.count >= MIN_REWARDS
-    }
+/// Returns true for two rewards that are not equal.
+fn differ(one: f64, other: f64) -> bool {
+    (one - other).abs() > ROUNDING * other.abs().max(1.0)
 }
 
 #[cfg(test)]
@@ -101,6 +141,40 @@ mod tests {
         assert_eq!(rewards.warning(), None);
         assert!(!rewards.add(0.1, false));
         assert_eq!(rewards.warning(), None);
+    }
+
+    #[test]
+    fn parts_are_equal_only_if_all_of_their_rewards_are() {
+        let part = |rewards: &[(f64, usize)]| {
+            let equal = EqualRewards::default();
+            for &(reward, times) in rewards {
+                for _ in 0..times {
+                    equal.add(reward, false);
+                }
+            }
+            equal.rewards()
+        };
+        let ones = part(&[(1.0, 110)]);
+        let few_ones = part(&[(1.0, 40)]);
+        let zeros = part(&[(0.0, 110)]);
+        let few_mixed = part(&[(1.0, 25), (0.0, 26)]);
+        let none = RewardValues::default();
+        assert!(ones.and(few_ones).and(none).warns());
+        let warning = none.and(ones).and(few_ones).warning().unwrap();
+        assert!(warning.starts_with("all 150 rewards so far are 1:"));
+        assert!(!ones.and(few_mixed).warns());
+        assert!(!few_mixed.and(ones).warns());
+        assert!(!ones.and(zeros).warns());
+        assert!(!few_ones.and(few_ones).warns());
+        assert!(few_ones.and(few_ones).and(few_ones).warns());
+
+        // Of another node only the sums are known.
+        let known = |of: RewardValues, sum| RewardValues::of_part(of.count, sum, of.warns());
+        assert!(known(ones, 110.0).and(known(few_ones, 40.0)).warns());
+        assert!(!known(ones, 110.0).and(known(few_mixed, 25.0)).warns());
+        assert!(!known(ones, 110.0).and(known(zeros, 0.0)).warns());
+        let many_mixed = part(&[(1.0, 100), (0.0, 100)]);
+        assert!(!known(many_mixed, 100.0).and(known(none, 0.0)).warns());
     }
 
     #[test]

@@ -91,12 +91,7 @@ impl Shared {
 
     /// Takes note of an event that this engine has logged at a time, and of the assumed rewards that it replaces.
     pub(super) fn note(&self, event: &Event, at: u64, replaced: &Replaced) {
-        let mut changed = false;
-        each_reward(event, &mut |given| {
-            let is_assumed = given.source == Source::Assumed;
-            changed |= self.equal.add(given.reward, is_assumed);
-        });
-        if changed {
+        if self.note_equal(event) {
             match self.equal.warning() {
                 Some(warning) => tracing::warn!("{warning}"),
                 None => tracing::info!("rewards differ now"),
@@ -117,6 +112,22 @@ impl Shared {
                 self.item_counts.add(None, at, none, rewards.into_iter());
             }
         }
+    }
+
+    /// Takes note of an event that another node has logged: this one may have to continue after it.
+    pub(super) fn note_followed(&self, event: &Event) {
+        self.note_equal(event);
+        self.note_seen(event);
+    }
+
+    /// Takes note of the rewards of an event. Returns true if they became all equal, or are so no longer.
+    fn note_equal(&self, event: &Event) -> bool {
+        let mut changed = false;
+        each_reward(event, &mut |given| {
+            let is_assumed = given.source == Source::Assumed;
+            changed |= self.equal.add(given.reward, is_assumed);
+        });
+        changed
     }
 
     /// Takes note of an event for what users have seen and gave.

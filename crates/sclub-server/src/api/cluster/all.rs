@@ -22,7 +22,7 @@ use crate::cluster::{Node, ask_node, execute_on_node, sweep_exports};
 use crate::edge::ApiError;
 use crate::edge::error::ErrorBody;
 use crate::edge::keys::DEFAULT_SPACE;
-use crate::engine::Compacted;
+use crate::engine::{Compacted, RewardValues};
 use crate::identity::UserHash;
 use crate::meters::{labelled, ready_metric};
 
@@ -254,11 +254,17 @@ pub(super) async fn state(
         .filter_map(|p| p["reward_sum"].as_f64())
         .sum();
     whole["reward_sum"] = sum.into();
-    // All rewards may be equal only if those of each partition are.
-    if parts.values().any(|part| part["reward_warning"].is_null())
-        && let Some(card) = whole.as_object_mut()
-    {
+    let rewards = parts.values().map(|part| {
+        let count = part["rewards"].as_u64().unwrap_or(0);
+        let sum = part["reward_sum"].as_f64().unwrap_or(0.0);
+        RewardValues::of_part(count, sum, !part["reward_warning"].is_null())
+    });
+    let warning = rewards
+        .fold(RewardValues::default(), RewardValues::and)
+        .warning();
+    if let Some(card) = whole.as_object_mut() {
         card.remove("reward_warning");
+        card.extend(warning.map(|text| ("reward_warning".to_owned(), text.into())));
     }
     whole["decisions"] = node.meters.decisions().into();
     whole["items"] = catalogue["items"].clone();

@@ -64,7 +64,7 @@ const ANSWERS: [(&str, &str, &[&str]); 14] = [
         "`starting`: the server is reading its log. `overloaded`: there is too much work or there are too many connections. \
          `read_only`: the server cannot write at the moment. `broken`: the space cannot be opened. `moved`: a node of a \
          cluster got no answer from the owner of the partition, for example because it changes, or because NATS has no \
-         majority. Nothing was changed; retry",
+         majority; the request may have been executed. Otherwise nothing was changed. Retry: rewards count once",
         &["Retry-After"],
     ),
     (

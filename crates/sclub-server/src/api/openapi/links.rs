@@ -35,6 +35,7 @@ fn links() -> Vec<Link> {
         link("items", "item", "item", &[("id", "$response.body#/items/0/id")]),
         link("items", "patch", "patch_item", &[("id", "$response.body#/items/0/id")]),
         link("items", "remove", "remove_item", &[("id", "$response.body#/items/0/id")]),
+        link("item", "patch", "patch_item", &[("id", "$response.body#/id")]),
         link("item", "remove", "remove_item", &[("id", "$response.body#/id")]),
         link("user", "cluster", "cluster", &[("id", "$response.body#/cluster")]),
         link("user", "forget", "forget", &[("id", "$response.body#/user")]),

@@ -109,7 +109,7 @@ impl Owner {
         for event in &batch.events {
             match is_own {
                 true => self.shared.note(event, batch.stamp.at, &replaced),
-                false => self.shared.note_seen(event),
+                false => self.shared.note_followed(event),
             }
         }
         self.applied(number, effect);
