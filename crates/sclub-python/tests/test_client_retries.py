@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from server import DRINKS, Connect, Proxy, Server, connect, fresh, proxy, rewards, serving
+from server import DRINKS, Answering, Connect, Proxy, Server, connect, fresh, proxy, rewards, serving
 
 from sclub._client_attempts import Answer, Attempts, Failure, Wait
 from sclub._client_calls import Calls
@@ -167,6 +167,132 @@ def test_an_error_says_whether_it_may_be_done() -> None:
     assert not ends(unavailable(503, "read_only")).may_be_done
     assert ends(unavailable(504, "unknown_outcome")).may_be_done
     assert ends(Answer(500)).may_be_done
+
+
+# Parts
+
+REFUSED = (410, b'{"error": {"code": "expired", "message": "too late"}}')
+OVERLOADED = (503, b'{"error": {"code": "overloaded", "message": "busy"}}')
+MOVED = (503, b'{"error": {"code": "moved", "message": "no owner"}}')
+SLOWER = (429, b'{"error": {"code": "rate_limited", "message": "slower"}}')
+NO_NODE = (404, b'{"error": {"code": "unknown_path", "message": "not part of a cluster"}}')
+NODE = (200, b'{"nodes": []}')
+APPLIED = (200, b'{"applied": [true, false]}')
+
+
+@pytest.mark.parametrize(
+    ("answers", "applied"),
+    [
+        ([MOVED, APPLIED, NODE], [True, True]),
+        ([MOVED, APPLIED, NO_NODE], [True, False]),
+        # It is not known what the server is.
+        ([MOVED, APPLIED, OVERLOADED], [True, True]),
+        # The owner of a partition said so.
+        ([OVERLOADED, APPLIED, NODE], [True, True]),
+        ([OVERLOADED, APPLIED, NO_NODE], [True, False]),
+        ([(502, b""), APPLIED, NODE], [True, True]),
+        ([(502, b""), (200, b'{"applied": [false, false]}')], [True, True]),
+        ([(502, b""), (200, b'{"applied": [true, true]}')], [True, True]),
+        # Nothing was learned before.
+        ([SLOWER, APPLIED], [True, False]),
+        ([APPLIED], [True, False]),
+    ],
+)
+def test_rewards_that_an_earlier_attempt_may_have_brought_are_new(
+    connect: Connect, answers: Any, applied: list[bool]
+) -> None:
+    with Answering(*answers) as server, connect(server.url) as client:
+        assert client.feedback_many([("a", 1), ("b", 0)]) == applied
+        assert len(server.requests) == len(answers)
+        asked = [path for _, path, _ in server.requests if path != "/v1/feedback/batch"]
+        assert asked == ["/v1/nodes"] * (answers[-1] in (NODE, NO_NODE, OVERLOADED))
+
+
+@pytest.mark.parametrize(
+    ("answers", "may_be_done"),
+    [
+        ([REFUSED, NODE], True),
+        ([REFUSED, NO_NODE], False),
+        ([REFUSED, OVERLOADED], True),
+        ([OVERLOADED, SLOWER, SLOWER, NODE], True),
+        ([OVERLOADED, SLOWER, SLOWER, NO_NODE], False),
+        ([SLOWER, SLOWER, SLOWER], False),
+        ([(401, b"")], False),
+        ([(413, b"")], False),
+        ([(504, b""), REFUSED], True),
+    ],
+)
+def test_a_batch_that_one_partition_refuses_may_be_learned_by_others(
+    connect: Connect, answers: Any, may_be_done: bool
+) -> None:
+    with Answering(*answers) as server, connect(server.url, retries=2) as client:
+        with pytest.raises(ServiceError) as caught:
+            client.feedback_many([("a", 1), ("b", 0)])
+        assert caught.value.may_be_done is may_be_done
+        assert len(server.requests) == len(answers)
+    # One reward is of one partition.
+    with Answering(REFUSED) as server, connect(server.url) as client:
+        with pytest.raises(ServiceError) as caught:
+            client.feedback_many([("a", 1)])
+        assert not caught.value.may_be_done and len(server.requests) == 1
+
+
+def test_what_the_server_is_is_asked_once(connect: Connect) -> None:
+    with Answering(REFUSED, NO_NODE, REFUSED) as server, connect(server.url) as client:
+        for _ in range(3):
+            with pytest.raises(ServiceError) as caught:
+                client.feedback_many([("a", 1), ("b", 0)])
+            assert caught.value.code == "expired" and not caught.value.may_be_done
+        assert [path for _, path, _ in server.requests].count("/v1/nodes") == 1
+
+
+def test_a_refused_batch_is_certainly_not_learned_by_a_single_server(fresh: Server, connect: Connect) -> None:
+    with connect(fresh.url) as client:
+        client.make_space("news", {"dim": 3})
+        for space in (None, "news"):
+            with connect(fresh.url, space=space) as one:
+                one.put_items(DRINKS)
+                shown = one.recommend_many(["anna", "ben"])
+                with pytest.raises(ServiceError) as caught:
+                    one.feedback_many([(shown[0], 1), (shown[1], 7)])
+                assert (caught.value.field, caught.value.may_be_done) == ("feedback[1].reward", False)
+                assert one.state()["rewards"] == 0
+
+
+def test_an_error_of_an_upload_says_whether_items_may_be_in(fresh: Server, connect: Connect) -> None:
+    def may_be_done(client: Client, items: Any) -> bool:
+        with pytest.raises(ServiceError) as caught:
+            client.put_items(items)
+        return caught.value.may_be_done
+
+    good, bad = {"features": [1.0, 0.0]}, {"features": [1.0, 0.0], "title": "x" * 100_000}
+    with connect(fresh.url) as client:
+        assert not may_be_done(client, [{"id": "a", **bad}, {"id": "b", **good}])
+        assert client.items() == {}
+        assert may_be_done(client, [{"id": "a", **good}, {"id": "b", **bad}, {"id": "c", **good}])
+        assert list(client.items()) == ["a"]
+    many = {number: [1.0, 0.0] for number in range(6000)}
+    done = (200, b'{"items": 5000}')
+    for answers, items, may in [
+        ([(401, b"")], many, False),
+        ([(413, b"")], many, False),
+        ([done, (401, b"")], many, True),
+        ([done, OVERLOADED], many, True),
+        ([OVERLOADED], many, True),
+        ([OVERLOADED], {"a": [1.0]}, False),
+        ([(503, b'{"error": {"code": "starting", "message": "wait"}}')], many, False),
+    ]:
+        with Answering(*answers) as server, connect(server.url, retries=0) as client:
+            assert may_be_done(client, items) is may
+
+
+def test_an_error_of_several_removals_says_whether_items_are_gone(connect: Connect) -> None:
+    removed, kept = (200, b'{"removed": true}'), (200, b'{"removed": false}')
+    for first, may in [(removed, True), (kept, False)]:
+        with Answering(first, (401, b"")) as server, connect(server.url) as client:
+            with pytest.raises(ServiceError) as caught:
+                client.remove_items(["a", "b"])
+            assert caught.value.may_be_done is may
 
 
 # Lost answers

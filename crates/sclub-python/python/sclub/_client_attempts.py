@@ -7,7 +7,7 @@ Retries. A request without an answer may have taken effect or not, so it is sent
 idempotent. By the rules of the server's engine:
 
 - A reward counts once for each item shown. A batch is one event of the log: either all of it was
-  applied, and then the same batch is not a round again, or nothing was.
+  applied, and then the same batch is not a round again, or nothing was. In a cluster that holds for its part in each partition.
 - A batch *without* rewards is a round each time. It is sent again only if it surely had no effect.
 - Putting and removing items, forgetting users and setting the number of expected users are idempotent.
   A second compaction would repeat the work and answer that there was nothing to do, and a second start or
@@ -106,8 +106,11 @@ class Attempts:
         self._retries = retries
         self._uniform = uniform
 
-    def ask(self, request: Request) -> Call[Answer]:
-        """The answer to a request. Raises the error that the last attempt ended with."""
+    def ask(self, request: Request, failed: list[ServiceError] | None = None) -> Call[Answer]:
+        """The answer to a request. Raises the error that the last attempt ended with.
+
+        The errors of all attempts are appended to `failed`.
+        """
         lost: ServiceError | None = None
         attempt = 0
         while True:
@@ -116,6 +119,8 @@ class Attempts:
             if error is None:
                 assert isinstance(outcome, Answer)
                 return replace(outcome, lost=lost is not None)
+            if failed is not None:
+                failed.append(error)
             is_undone = _is_undone(error)
             pause = self._pause(attempt, error)
             if (

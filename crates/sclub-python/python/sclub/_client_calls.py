@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -9,7 +10,7 @@ from typing import Any, TypeAlias
 
 from ._client_attempts import Answer, Attempts, Call, Request
 from ._client_downloads import Card
-from ._client_errors import ServiceError
+from ._client_errors import ConnectionFailed, ServiceError
 from ._client_listing import listed
 from ._client_operator_calls import OperatorCalls, card_of, get, path_of, post, reading
 from ._client_values import (
@@ -93,6 +94,8 @@ class Calls(OperatorCalls):
     def __init__(self, attempts: Attempts) -> None:
         super().__init__(attempts)
         self._has_warned = False
+        self._is_node: bool | None = None
+        """True if the server is a node of a cluster; None if that was not asked yet."""
 
     def _warn(self, answer: Answer) -> None:
         """Warns once if the server says that nothing can be learned from the rewards."""
@@ -157,25 +160,53 @@ class Calls(OperatorCalls):
                 raise TypeError(f"feedback[{place}] must be a decision and a reward")
         # Without rewards it is a round each time that it is sent.
         request = post("/v1/feedback/batch", {"feedback": given}, repeatable=bool(given))
-        answer = yield from self._ask(request)
+        failed: list[ServiceError] = []
+        try:
+            answer = yield from self._ask(request, failed)
+        except ServiceError as error:
+            if not error.may_be_done and (yield from self._may_be_in_part(given, failed)):
+                error.may_be_done = True
+            raise
         self._warn(answer)
         applied = reading(answer, lambda said: [bool(one) for one in said["applied"]])
-        # A batch is applied as a whole: if the attempt without an answer did so, nothing is new now.
-        if answer.lost and not any(applied):
+        if all(applied):
+            return applied
+        # A server applies a batch as a whole: if the attempt without an answer did so, nothing is new now.
+        if answer.lost and not any(applied) or (yield from self._may_be_in_part(given, failed)):
             return [True] * len(applied)
         return applied
+
+    def _may_be_in_part(self, given: list[Card], failed: list[ServiceError]) -> Call[bool]:
+        """True if a batch of rewards may have been learned in part by attempts that failed: in a cluster each partition learns
+        its part, whatever the others answer."""
+        if len(given) < 2 or not any(_is_of_partition(error) for error in failed):
+            return False
+        if self._is_node is None:
+            try:
+                yield from self._ask(get("/v1/nodes", tries_again=False))
+            except ServiceError as error:
+                if error.code != "unknown_path":
+                    # It cannot be known now.
+                    return True
+                self._is_node = False
+            else:
+                self._is_node = True
+        return self._is_node
 
     def put_items(self, items: Items, id: str | None, raw: bool) -> Call[int]:
         entries = items_of(items, id=id, raw=raw)
         taken = 0
+        failed: list[ServiceError] = []
         unknown: set[str] = set()
-        for _, lines in pieces_of(entries, PIECE_BYTES, PIECE_LINES):
+        for size, lines in pieces_of(entries, PIECE_BYTES, PIECE_LINES):
             request = Request(
                 "PUT", "/v1/items", repeatable=True, body=lines, kind="application/x-ndjson"
             )
             try:
-                answer = yield from self._ask(request)
+                answer = yield from self._ask(request, failed)
             except ServiceError as error:
+                if taken or any(_has_taken_some(one, size) for one in failed):
+                    error.may_be_done = True
                 if error.status in (400, 422):
                     # Lines are counted from the beginning of the piece.
                     first = repr(entries[taken][0])
@@ -235,7 +266,11 @@ class Calls(OperatorCalls):
     def remove_items(self, ids: Iterable[Id]) -> Call[int]:
         removed = 0
         for id in ids_of(ids, "ids"):
-            removed += yield from self.remove_item(id)
+            try:
+                removed += yield from self.remove_item(id)
+            except ServiceError as error:
+                error.may_be_done = error.may_be_done or removed > 0
+                raise
         return removed
 
     def user(self, id: Id) -> Call[Card]:
@@ -255,6 +290,22 @@ class Calls(OperatorCalls):
         request = Request("DELETE", path_of("/v1/users", user, "user"), repeatable=True)
         answer = yield from self._ask(request)
         return reading(answer, lambda said: bool(said["known"])) or answer.lost
+
+
+def _is_of_partition(error: ServiceError) -> bool:
+    """True if an attempt may have failed in one partition only. Other errors come before any partition is asked."""
+    if isinstance(error, ConnectionFailed):
+        return error.may_be_done
+    return (error.status or 0) >= 400 and error.status not in (401, 403, 405, 413, 415, 421, 429)
+
+
+def _has_taken_some(error: ServiceError, size: int) -> bool:
+    """True if some items of a request of this size are in the catalogue, or may be, though it failed."""
+    said = re.search(r"; items taken before it: (\d+)$", error.message)
+    if said is not None:
+        return int(said[1]) > 0
+    # The server takes items in parts, and may have become read-only between two.
+    return error.status == 503 and error.code != "starting" and size > 1
 
 
 def _named(where: str, given: Mapping[str, Any], needed: list[str], other: list[str]) -> Card:

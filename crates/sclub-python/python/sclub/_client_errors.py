@@ -49,8 +49,8 @@ class ServiceError(RuntimeError):
     retry_after
         The number of seconds to wait before another attempt, if the server gave one.
     may_be_done
-        True if the request may have taken effect all the same: an answer was lost, or the server
-        failed while it worked. False is certain.
+        True if the call may have taken effect all the same, or a part of it: an answer was lost, the server
+        failed while it worked, or a part was done before the rest was refused. False is certain.
     """
 
     may_be_done: bool = False

@@ -277,6 +277,9 @@ class Client(Operator):
     def feedback_many(self, feedback: Iterable[Given]) -> list[bool]:
         """Sends the rewards of several users as one round: all are learned, or an error is raised.
 
+        In a cluster they are one round in each partition. If one refuses its part, the others may have learned theirs: then the error
+        has ``may_be_done``.
+
         Each is a pair of decision and reward, a triple with an item, or a mapping with these names and ``others``.
         The limit is 1,000; a longer list is refused, not split, because a batch is a round.
 
@@ -286,7 +289,8 @@ class Client(Operator):
         Returns
         -------
         list of bool
-            True for each reward that was new, as in `feedback`.
+            True for each reward that was new, as in `feedback`. In a cluster all are True if an earlier attempt may have been
+            learned in some partitions.
 
         Example::
 
@@ -334,8 +338,8 @@ class Client(Operator):
 
         Notes
         -----
-        Many items are sent in several requests. If one of them fails, the items before it stay. To put
-        the same items again is harmless.
+        Many items are sent in several requests. If one of them fails, or the server refuses an item, the items before it stay,
+        and the error has ``may_be_done``. To put the same items again is harmless.
 
         Example::
 
