@@ -14,6 +14,7 @@ import time
 import zipfile
 from pathlib import Path
 
+import oci
 import try_deb
 from build import CRATES, elf
 from documents import LICENCES_FILE
@@ -121,12 +122,10 @@ def package(file: Path, arch: str) -> None:
 
 
 def image(file: Path, arch: str) -> None:
-    with tarfile.open(file) as tar:
-        read = lambda name: tar.extractfile(name).read()  # noqa: E731
-        for name in tar.getnames():
-            if name.startswith("blobs/sha256/") and sha256(read(name)) != name.rsplit("/", 1)[1]:
-                raise Failed(f"the digest of {name} is wrong")
-        [entry] = json.loads(read("index.json"))["manifests"]
+    files, version = oci.files_of(file), file.name.removeprefix("sclub-").split("-linux-")[0]
+    oci.check(files, arch, version)
+    print(f"{oci.check_refusals(files, arch, version)} mistakes in it are refused")
+    [entry] = json.loads(files["index.json"])["manifests"]
     if shutil.which("skopeo"):
         seen = json.loads(run("skopeo", "inspect", "--override-arch", ARCHITECTURES[arch], f"oci-archive:{file}"))
         if (seen["Digest"], seen["Architecture"]) != (entry["digest"], ARCHITECTURES[arch]):
