@@ -13,8 +13,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from sclub._client_async import UNBUFFERED_BODY, _body_of, _Limit
+from sclub._client_async import UNBUFFERED_BODY, _body_of
 from sclub._client_base import CONNECTIONS
+from sclub._client_limit import Limit
 from sclub.client import AsyncClient, Client, ConnectionFailed, TimedOut
 from server import DRINKS, Answering, OnLoop, Proxy, Server, beginning, fresh, proxy, rewards, server
 
@@ -94,10 +95,10 @@ def test_a_cancellation_at_the_end_of_an_upload_is_not_lost() -> None:
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="tasks of Python 3.10 do not count cancellations")
 def test_a_cancellation_at_the_same_time_as_a_timeout_is_not_lost() -> None:
     async def work() -> None:
-        limits: set[_Limit] = set()
+        limits: set[Limit] = set()
 
         async def limited() -> None:
-            async with _Limit(60, limits):
+            async with Limit(60, limits):
                 await asyncio.sleep(60)
 
         for comes_first in (True, False):

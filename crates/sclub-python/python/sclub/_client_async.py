@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-import sys
 from collections.abc import AsyncGenerator, Awaitable, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -19,6 +18,7 @@ from ._client_async_operator import AsyncOperator
 from ._client_base import CONNECTIONS, Verify, headers_of, proxy_of
 from ._client_calls import Asked, Given, Recommendation
 from ._client_downloads import Card, begin_download
+from ._client_limit import Limit
 from ._client_values import Context, Id, Items, Reward
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class AsyncClient(AsyncOperator):
         self._session: aiohttp.ClientSession | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._open: set[aiohttp.ClientResponse] = set()
-        limits: set[_Limit] = set()
+        limits: set[Limit] = set()
         headers = headers_of(key)
         proxy, password = _parts_of(proxy_of(self._url))
         if urlsplit(self._url).scheme == "http":
@@ -224,7 +224,7 @@ class AsyncClient(AsyncOperator):
     async def _do(self, step: Step) -> Outcome:
         if isinstance(step, Wait):
             with contextlib.suppress(asyncio.TimeoutError):
-                async with _Limit(None, self._limits):
+                async with Limit(None, self._limits):
                     await asyncio.sleep(step.seconds)
             return None
         if self._is_closed:
@@ -315,54 +315,7 @@ class AsyncClient(AsyncOperator):
         return failure
 
 
-class _Limit:
-    """Ends what is awaited in it with `asyncio.TimeoutError`, after some seconds or by `end`.
-
-    It is `asyncio.timeout`, which Python 3.10 does not have. `asyncio.wait_for` loses a cancellation that comes when
-    its result is there, up to Python 3.11.
-    """
-
-    def __init__(self, seconds: float | None, limits: set[_Limit]) -> None:
-        self._seconds = seconds
-        self._limits = limits
-        self._timer: asyncio.TimerHandle | None = None
-        self._has_ended = False
-
-    async def __aenter__(self) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._task = task
-        if sys.version_info >= (3, 11):
-            self._cancelled_before = task.cancelling()
-        if self._seconds is not None:
-            self._timer = asyncio.get_running_loop().call_later(self._seconds, self.end)
-        self._limits.add(self)
-
-    def end(self) -> None:
-        """Ends it now."""
-        if not self._has_ended:
-            self._has_ended = True
-            self._task.cancel()
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._limits.discard(self)
-        if self._timer is not None:
-            self._timer.cancel()
-        if not self._has_ended:
-            return
-        if sys.version_info >= (3, 11) and self._task.uncancel() > self._cancelled_before:
-            # Somebody else cancelled the task too.
-            return
-        if kind is asyncio.CancelledError:
-            raise asyncio.TimeoutError from error
-
-
-def _connector(trust: ssl.SSLContext, limits: set[_Limit]) -> aiohttp.TCPConnector:
+def _connector(trust: ssl.SSLContext, limits: set[Limit]) -> aiohttp.TCPConnector:
     """A connector without a limit: the client waits for free connections itself, so that it can stop waiting."""
     import aiohttp
 
@@ -371,7 +324,7 @@ def _connector(trust: ssl.SSLContext, limits: set[_Limit]) -> aiohttp.TCPConnect
             self, req: Any, traces: Any, timeout: aiohttp.ClientTimeout
         ) -> Any:
             # The timeout of aiohttp itself does not cover the answer of a proxy to CONNECT.
-            async with _Limit(timeout.sock_connect, limits):
+            async with Limit(timeout.sock_connect, limits):
                 return await super()._create_connection(req, traces, timeout)
 
     return Connector(limit=0, ssl=trust)
@@ -387,7 +340,7 @@ def _body_of(body: bytes | None, seconds: float | None) -> Any:
         async def write_with_length(
             self, writer: aiohttp.abc.AbstractStreamWriter, content_length: int | None
         ) -> None:
-            async with _Limit(seconds, set()):
+            async with Limit(seconds, set()):
                 await super().write_with_length(writer, content_length)
 
     return Upload(body)
