@@ -1204,7 +1204,7 @@ export interface components {
         };
         /**
          * @description Changes of an item. A field that is absent stays as it is. A server with a transform also takes the raw fields that it makes
-         *     features from, such as `price`, and fields that the item's `data` has.
+         *     features from, such as `price`. Other fields of the item's `data` are changed by `data`.
          */
         ItemPatch: {
             /** @description False if it must not be shown. */
@@ -1344,6 +1344,8 @@ export interface components {
             /** @description The number of partitions. */
             partitions: number;
         };
+        /** @description The answer of a server that is not ready, or that has too many connections. */
+        NotReady: components["schemas"]["Ready"] | components["schemas"]["ErrorBody"];
         /** @description A node's part in a group. */
         Part: {
             /**
@@ -1945,8 +1947,12 @@ export interface components {
             expected_users: number;
             /** @description True if the policy computes fits in the background: users belong to clusters by probability. */
             fits: boolean;
-            /** @description A hash of everything learned; absent unless the request has `hash=true`. */
+            /** @description A hash of everything learned; absent unless the request has `hash=true`, and on a node of a cluster. */
             hash?: string | null;
+            /** @description On a node of a cluster, the hash of each partition in place of `hash`. */
+            hashes?: {
+                [key: string]: string;
+            } | null;
             /**
              * Format: int64
              * @description The number of items in the catalogue.
@@ -1957,8 +1963,15 @@ export interface components {
              * @description The maximum number of items in one recommendation.
              */
             max_k: number;
+            /** @description The name of the node; absent unless the server is one of a cluster. */
+            node?: string | null;
             /** @description What can be estimated from the log of this server about other policies. */
             off_policy: string;
+            /**
+             * Format: int64
+             * @description The number of partitions; absent unless the server is a node of a cluster.
+             */
+            partitions?: number | null;
             /** @description The policy's name. */
             policy: string;
             /** @description A one-line description of the policy. */
@@ -2245,7 +2258,7 @@ export interface components {
                 "application/json": components["schemas"]["ErrorBody"];
             };
         };
-        /** @description `starting`: the server is reading its log. `overloaded`: there is too much work or there are too many connections. `read_only`: the server cannot write at the moment. `broken`: the space cannot be opened. `moved`: a node of a cluster got no answer from the owner of the partition, for example because it changes, or because NATS has no majority. Nothing was changed; retry */
+        /** @description `starting`: the server is reading its log. `overloaded`: there is too much work or there are too many connections. `read_only`: the server cannot write at the moment. `broken`: the space cannot be opened. `moved`: a node of a cluster got no answer from the owner of the partition, for example because it changes, or because NATS has no majority; the request may have been executed. Otherwise nothing was changed. Retry: rewards count once */
         Unavailable: {
             headers: {
                 /** @description The number of seconds after which to retry. Not in every answer */
@@ -2369,13 +2382,13 @@ export interface operations {
                 };
             };
             421: components["responses"]["WrongHost"];
-            /** @description Not yet */
+            /** @description Not yet, or there are too many connections */
             503: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Ready"];
+                    "application/json": components["schemas"]["NotReady"];
                 };
             };
         };
@@ -2451,6 +2464,11 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "users": 1000
+                 *     }
+                 */
                 "application/json": components["schemas"]["ExpectRequest"];
             };
         };
@@ -2673,6 +2691,23 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "arms": [
+                 *         {
+                 *           "name": "control",
+                 *           "policy": "linucb-one",
+                 *           "share": 50
+                 *         },
+                 *         {
+                 *           "name": "test",
+                 *           "policy": "sclub-soft",
+                 *           "share": 50
+                 *         }
+                 *       ],
+                 *       "name": "first"
+                 *     }
+                 */
                 "application/json": components["schemas"]["ExperimentRequest"];
             };
         };
@@ -2738,6 +2773,11 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "winner": "test"
+                 *     }
+                 */
                 "application/json": components["schemas"]["EndRequest"];
             };
         };
@@ -2835,7 +2875,7 @@ export interface operations {
                 };
             };
             408: components["responses"]["Timeout"];
-            /** @description `other_copy`: the decision was made by another copy of the data folder */
+            /** @description `other_copy`: the decision was made by another copy of the data folder. `answered`: the item got its reward at the same moment; usually `applied` is false then */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -2886,9 +2926,11 @@ export interface operations {
             };
         };
         responses: {
-            /** @description `applied` is true for each reward that was new */
+            /** @description `applied` is true for each reward that was new, or replaced an assumed one. On a node of a cluster, the rewards of each partition are a batch of their own */
             200: {
                 headers: {
+                    /** @description A warning about the rewards. Absent if there is none */
+                    "x-sclub-warning"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -2898,7 +2940,7 @@ export interface operations {
             400: components["responses"]["BadBody"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
-            /** @description As for a single reward; nothing was learned */
+            /** @description As for a single reward; nothing was learned, except by other partitions of a cluster */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -2908,7 +2950,7 @@ export interface operations {
                 };
             };
             408: components["responses"]["Timeout"];
-            /** @description As for a single reward; nothing was learned */
+            /** @description As for a single reward; nothing was learned, except by other partitions of a cluster */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -2917,7 +2959,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description As for a single reward; nothing was learned */
+            /** @description As for a single reward; nothing was learned, except by other partitions of a cluster */
             410: {
                 headers: {
                     [name: string]: unknown;
