@@ -18,7 +18,8 @@ use super::{Answer, Id, Shared, Work, body, fold_failed, json, parse};
 use crate::cluster::{Node, export_all};
 use crate::edge::ApiError;
 use crate::edge::error::ErrorBody;
-use crate::engine::Engine;
+use crate::engine::{Engine, FoldError};
+use crate::store::StoreError;
 
 /// The header of an export that names nodes which are not running.
 pub const MISSING_NODES: &str = "sclub-missing-nodes";
@@ -45,7 +46,7 @@ pub(super) async fn forget(State(app): State<Shared>, Id(id): Id) -> Result<Answ
 
 /// Declares the number of users who exist before the first round, as in the paper. Optional: without it,
 /// users exist once they appear.
-#[utoipa::path(post, path = "/v1/admin/expect", tag = "admin", request_body = ExpectRequest, responses(
+#[utoipa::path(post, path = "/v1/admin/expect", tag = "admin", request_body(content = ExpectRequest, example = json!({"users": 1000})), responses(
     (status = 200, body = ExpectResponse, description = "The number of users that are expected now"),
     (status = 409, body = ErrorBody, description = "`begun`: the first round has been learned")))]
 pub(super) async fn expect(
@@ -68,7 +69,7 @@ pub(super) async fn expect(
 pub(super) async fn compact(State(app): State<Shared>) -> Result<Answer, ApiError> {
     let engine = app.ready()?;
     let done = engine.compact().await;
-    let done = done.map_err(|error| fold_failed(&error))?;
+    let done = done.map_err(|error| not_written(engine, "compacted data", &error))?;
     // The counts of items were made anew, without the forgotten users.
     let own = Arc::clone(&app);
     let _ = tokio::task::spawn_blocking(move || own.save_figures()).await;
@@ -87,8 +88,25 @@ pub(super) async fn compact(State(app): State<Shared>) -> Result<Answer, ApiErro
 pub(super) async fn snapshot(State(app): State<Shared>) -> Result<Answer, ApiError> {
     let engine = app.ready()?;
     let at = engine.snapshot().await;
-    let at = at.map_err(|error| fold_failed(&error))?;
+    let at = at.map_err(|error| not_written(engine, "snapshot", &error))?;
     Ok(json(&SnapshotResponse { at }))
+}
+
+/// The answer for files that cannot be written. The server is not read-only by that: its log has files of its own.
+fn not_written(engine: &Engine, what: &str, error: &FoldError) -> ApiError {
+    let answer = fold_failed(error);
+    match error {
+        FoldError::Store(StoreError::Write { reason, .. }) if engine.read_only().is_none() => {
+            let message = format!(
+                "the {what} could not be written: {reason}; the server's log has the details"
+            );
+            ApiError {
+                message,
+                ..ApiError::internal()
+            }
+        }
+        _ => answer,
+    }
 }
 
 /// Returns the contents of the data folder, as a file for `sclub restore`. Recommending and learning go on.
@@ -253,6 +271,37 @@ mod tests {
     ) -> Result<Bytes, axum::Error> {
         let answer = download(Arc::clone(app), "text/plain", "attachment", work).await;
         axum::body::to_bytes(answer.unwrap().into_body(), usize::MAX).await
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_snapshot_that_cannot_be_written_makes_no_server_read_only() {
+        let settings = Settings::default();
+        let folder = tempfile::tempdir().unwrap();
+        let engine = Engine::open(Env::real(), folder.path(), &settings).unwrap();
+        let app = App::new(settings);
+        app.begin(engine);
+        app.engine().unwrap().expect(7).await.unwrap();
+        let snapshots = folder.path().join("snapshots");
+        std::fs::remove_dir(&snapshots).unwrap();
+        std::fs::write(&snapshots, "in the way").unwrap();
+        let failures = [
+            ("snapshot", snapshot(State(Arc::clone(&app))).await),
+            ("compacted data", compact(State(Arc::clone(&app))).await),
+        ];
+        for (what, answer) in failures {
+            let error = answer.unwrap_err();
+            assert_eq!((error.status.as_u16(), error.code), (500, "internal"));
+            let told = format!("the {what} could not be written: ");
+            assert!(error.message.starts_with(&told), "{error}");
+            assert!(error.message.contains("log has the details"), "{error}");
+            let path = folder.path().to_str().unwrap();
+            assert!(!error.message.contains(path), "{error}");
+        }
+        assert_eq!(app.engine().unwrap().read_only(), None);
+        app.engine().unwrap().expect(8).await.unwrap();
+        std::fs::remove_file(&snapshots).unwrap();
+        std::fs::create_dir(&snapshots).unwrap();
+        assert!(snapshot(State(Arc::clone(&app))).await.is_ok());
     }
 
     #[tokio::test(flavor = "multi_thread")]

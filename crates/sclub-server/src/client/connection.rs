@@ -167,7 +167,7 @@ impl Connection {
     /// called, and the answer has the body.
     ///
     /// # Errors
-    /// [`ClientError`]; [`ClientError::Sink`] if `sink` failed.
+    /// [`ClientError`]; [`ClientError::EndedEarly`] if the server broke off, [`ClientError::Sink`] if `sink` failed.
     pub async fn download(
         &mut self,
         path: &str,
@@ -178,7 +178,12 @@ impl Connection {
         let (head, mut body) = answer.into_parts();
         let mut error_body = Vec::new();
         while let Some(frame) = within(self.timeout, body.frame()).await? {
-            let Ok(part) = frame.map_err(failed)?.into_data() else {
+            let frame = frame.map_err(|error| match failed(error) {
+                // The cause is that the connection was closed, which says nothing.
+                ClientError::Broken(_) => ClientError::EndedEarly,
+                other => other,
+            });
+            let Ok(part) = frame?.into_data() else {
                 continue;
             };
             if head.status.is_success() {

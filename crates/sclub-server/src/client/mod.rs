@@ -55,6 +55,9 @@ pub enum ClientError {
     /// The connection was lost.
     #[error("the connection broke: {0}")]
     Broken(String),
+    /// A download ended before all of it had come.
+    #[error("the download ended early; the server's log has the reason")]
+    EndedEarly,
     /// No answer came within the timeout.
     #[error("no answer within {} s", .0.as_secs_f64())]
     Timeout(Duration),

@@ -252,7 +252,7 @@ async fn a_download_is_passed_on_in_parts() {
     let answer = client.download("/b", &mut sink).await.unwrap();
     assert_eq!((answer.status, &answer.body[..]), (403, &b"no"[..]));
     let error = client.download("/c", &mut sink).await.unwrap_err();
-    assert!(matches!(error, ClientError::Broken(_)), "{error}");
+    assert!(matches!(error, ClientError::EndedEarly), "{error}");
     assert_eq!(got, b"abcdecut");
 }
 
