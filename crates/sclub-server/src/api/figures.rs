@@ -339,11 +339,8 @@ impl App {
         let _saving = lock(&self.saving_figures);
         let timeline = lock(&self.timeline).clone();
         timeline.write(&self.figures_file(FILE));
-        if let Some(counts) = self.item_counts()
-            && let Some(saved) = counts.save()
-            && !saved.write(&self.figures_file(COUNTS_FILE))
-        {
-            counts.not_saved();
+        if let Some(counts) = self.item_counts() {
+            counts.write(&self.figures_file(COUNTS_FILE));
         }
     }
 

@@ -2,7 +2,8 @@
 //!
 //! The journal's task counts what it writes. When users are removed from the journal, it counts anew what is left. A server writes the counts
 //! to the file `counts` of its data folder about once a minute, with the batch of the journal up to which they are; after a crash the
-//! journal's task counts the batches after it. On a node of a cluster the owner of a log counts the rewards, so that each is counted
+//! journal's task counts the batches after it. Before users are removed from the journal the file is made to say that nothing is counted, so
+//! that a crash from then on has everything counted anew. Imported rewards are not counted: their items were not shown here. On a node of a cluster the owner of a log counts the rewards, so that each is counted
 //! by one node, and the counts of the cluster are the sums over its nodes.
 
 use std::collections::HashMap;
@@ -11,6 +12,7 @@ use std::sync::Mutex;
 use serde::{Deserialize, Serialize};
 
 use super::lock;
+use crate::store::{SmallFile, StoreError};
 use crate::timeline::Figures;
 
 /// The file of the counts in a data folder.
@@ -52,7 +54,7 @@ impl SomeCounts {
     }
 }
 
-/// All counts, as they are saved.
+/// All counts, as they are saved. The default has the whole journal counted at the next start.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct SavedCounts {
     /// The last batch of the journal that is in them.
@@ -67,7 +69,11 @@ impl Figures for SavedCounts {
 
 /// The counts of all items.
 #[derive(Debug, Default)]
-pub(crate) struct ItemCounts(Mutex<Counts>);
+pub(crate) struct ItemCounts {
+    counts: Mutex<Counts>,
+    /// Locked while the file is written: two writers would write the same one.
+    writing: Mutex<()>,
+}
 
 #[derive(Debug, Default)]
 struct Counts {
@@ -77,6 +83,8 @@ struct Counts {
     items: HashMap<String, ItemCount>,
     /// True if they have changed since they were saved.
     is_changed: bool,
+    /// True if they have numbers of users who are being removed from the journal. They are not saved then.
+    is_outdated: bool,
 }
 
 impl ItemCount {
@@ -115,7 +123,7 @@ impl ItemCounts {
         shown: impl Iterator<Item = &'a str>,
         rewards: impl Iterator<Item = (&'a str, u64, f64)>,
     ) {
-        let mut counts = lock(&self.0);
+        let mut counts = lock(&self.counts);
         counts.since.get_or_insert(at);
         counts.is_changed = true;
         counts.upto = batch.unwrap_or(counts.upto);
@@ -131,22 +139,22 @@ impl ItemCounts {
 
     /// Takes note that the journal is counted up to a batch.
     pub fn counted(&self, upto: u64) {
-        lock(&self.0).upto = upto;
+        lock(&self.counts).upto = upto;
     }
 
     /// Returns true if there are so many items that those which are not in a catalogue of `len` items are to be dropped.
     pub fn is_full(&self, len: usize) -> bool {
-        lock(&self.0).items.len() > len + MAX_OTHERS
+        lock(&self.counts).items.len() > len + MAX_OTHERS
     }
 
     /// Drops all items but some.
     pub fn retain(&self, is_kept: impl Fn(&str) -> bool) {
-        lock(&self.0).items.retain(|id, _| is_kept(id));
+        lock(&self.counts).items.retain(|id, _| is_kept(id));
     }
 
     /// The counts of some items. An item that was never shown has zeros.
     pub fn get<'a>(&self, ids: impl Iterator<Item = &'a str>) -> SomeCounts {
-        let counts = lock(&self.0);
+        let counts = lock(&self.counts);
         let of = |id: &str| {
             let found = counts.items.get(id).cloned();
             found.unwrap_or_else(|| ItemCount::of(id))
@@ -159,12 +167,15 @@ impl ItemCounts {
 
     /// The number of items.
     pub fn len(&self) -> usize {
-        lock(&self.0).items.len()
+        lock(&self.counts).items.len()
     }
 
     /// All counts, if they have changed since they were saved last.
-    pub fn save(&self) -> Option<SavedCounts> {
-        let mut counts = lock(&self.0);
+    fn save(&self) -> Option<SavedCounts> {
+        let mut counts = lock(&self.counts);
+        if counts.is_outdated {
+            return None;
+        }
         std::mem::take(&mut counts.is_changed).then(|| SavedCounts {
             upto: counts.upto,
             counts: SomeCounts {
@@ -174,15 +185,35 @@ impl ItemCounts {
         })
     }
 
-    /// They could not be saved.
-    pub fn not_saved(&self) {
-        lock(&self.0).is_changed = true;
+    /// Writes all counts to a file, if they have changed since they were written last.
+    pub fn write(&self, file: &SmallFile) {
+        let _writing = lock(&self.writing);
+        if let Some(saved) = self.save()
+            && !saved.write(file)
+        {
+            lock(&self.counts).is_changed = true;
+        }
+    }
+
+    /// Takes note that they are to be replaced, and that a crash before that must have everything counted anew.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn outdate(&self, file: &SmallFile) -> Result<(), StoreError> {
+        let _writing = lock(&self.writing);
+        lock(&self.counts).is_outdated = true;
+        file.write(&SavedCounts::default().encode())
+    }
+
+    /// Returns true if they are to be replaced.
+    pub fn is_outdated(&self) -> bool {
+        lock(&self.counts).is_outdated
     }
 
     /// Replaces all counts.
     pub fn replace(&self, other: Self) {
-        let other = other.0.into_inner();
-        let mut counts = lock(&self.0);
+        let other = other.counts.into_inner();
+        let mut counts = lock(&self.counts);
         *counts = other.unwrap_or_else(std::sync::PoisonError::into_inner);
         counts.is_changed = true;
     }
@@ -190,19 +221,23 @@ impl ItemCounts {
     /// Counts that were saved.
     pub fn load(saved: SavedCounts) -> Self {
         let items = saved.counts.items.into_iter();
-        Self(Mutex::new(Counts {
+        let counts = Mutex::new(Counts {
             upto: saved.upto,
             since: saved.counts.since,
             items: items.map(|count| (count.id.clone(), count)).collect(),
-            is_changed: false,
-        }))
+            ..Counts::default()
+        });
+        Self {
+            counts,
+            ..Self::default()
+        }
     }
 
     /// Adds other counts.
     pub fn join(&self, other: Self) {
-        let other = other.0.into_inner();
+        let other = other.counts.into_inner();
         let other = other.unwrap_or_else(std::sync::PoisonError::into_inner);
-        let mut counts = lock(&self.0);
+        let mut counts = lock(&self.counts);
         counts.is_changed = true;
         counts.since = counts.since.into_iter().chain(other.since).min();
         for (id, count) in other.items {
@@ -232,7 +267,7 @@ mod tests {
             ["a", "b", "a"].into_iter(),
             [("a", 1, 0.5)].into_iter(),
         );
-        assert_eq!(lock(&counts.0).upto, 6);
+        assert_eq!(lock(&counts.counts).upto, 6);
         // A reward in place of an assumed one.
         counts.add(None, 6, none(), [("a", 0, 1.0)].into_iter());
         counts.counted(7);

@@ -19,14 +19,15 @@ use tokio::sync::{mpsc, oneshot};
 
 pub(super) use page::{CandidateRecord, Detail, Page, RewardRow, ShownRow, Source};
 
-use super::item_counts::ItemCounts;
+use super::item_counts::{COUNTS_FILE, ItemCounts};
 use super::{OpenError, Shared, lock};
 use crate::context::Context;
 use crate::decision::{DecisionContents, Features};
 use crate::event::{Batch, Event, Item, Reward, RewardedList};
 use crate::identity::UserHash;
-use crate::state::Catalogue;
+use crate::state::{Answered, Catalogue};
 use crate::store::{Segments, StoreError};
+use crate::timeline::Figures;
 
 /// The milliseconds between two writes.
 const TICK: u64 = 100;
@@ -384,7 +385,7 @@ impl Keeper {
         let ids = &self.dictionary.ids;
         let counts = &*self.shared.item_counts;
         let batch = (!self.shared.is_replicated).then_some(self.last);
-        self.count_into(counts, batch, page, |place| {
+        self.count_into(counts, batch, page, None, |place| {
             ids.get(place as usize).map(|id| &**id)
         });
         let state = self.shared.read();
@@ -395,12 +396,13 @@ impl Keeper {
         }
     }
 
-    /// Adds a page to counts. Rewards of a replicated log are counted by its owner.
+    /// Adds a page to counts ([`Page::count_items`]). Rewards of a replicated log are counted by its owner.
     fn count_into<'a>(
         &self,
         counts: &ItemCounts,
         batch: Option<u64>,
         page: &Page,
+        known: Option<&mut Answered>,
         id_of: impl Fn(u32) -> Option<&'a str>,
     ) {
         let shared = &self.shared;
@@ -409,6 +411,7 @@ impl Keeper {
             batch,
             shared.settings.unanswered,
             !shared.is_replicated,
+            known,
             id_of,
         );
     }
@@ -584,24 +587,33 @@ impl Keeper {
         confirmed: Option<&Confirmed>,
     ) -> Result<(u64, ForgottenUsers), StoreError> {
         self.dictionary.file = None;
-        let done = forget_in(self.journal(), confirmed)?;
-        if !done.1.is_empty() && !self.shared.is_replicated {
+        let known = forgotten(self.journal())?;
+        let counts = &self.shared.item_counts;
+        let must_recount =
+            !self.shared.is_replicated && (!known.is_empty() || counts.is_outdated());
+        if must_recount {
+            // The requests are gone afterwards: nothing would tell that the file has numbers of these users.
+            counts.outdate(&self.shared.folder.small_file(COUNTS_FILE))?;
+        }
+        let rows = remove_rows(self.journal(), confirmed, &known)?;
+        if must_recount {
             self.recount()?;
         }
-        Ok(done)
+        Ok((rows, known))
     }
 
     /// Counts items anew from the whole journal, which has no rows of forgotten users any more.
     fn recount(&self) -> Result<(), StoreError> {
         let journal = self.journal();
         let counts = ItemCounts::default();
+        let mut known = Answered::default();
         let mut items: Vec<Item> = Vec::new();
         for batch in journal.read(journal.first()? - 1)? {
             let mut page = Page::decode(&batch?.1)?;
             items.truncate(page.items_before as usize);
             items.append(&mut page.items);
             let id_of = |place: u32| items.get(place as usize).map(|item| &*item.id);
-            self.count_into(&counts, None, &page, id_of);
+            self.count_into(&counts, None, &page, Some(&mut known), id_of);
         }
         counts.counted(self.last);
         self.shared.item_counts.replace(counts);
@@ -646,6 +658,10 @@ impl Keeper {
                 tracing::warn!("the log has moved on without this node: its journal is removed")
             }
         }
+        if !self.shared.is_replicated {
+            self.no_counts()
+                .write(&self.shared.folder.small_file(COUNTS_FILE));
+        }
         let journal = &self.shared.folder.journal;
         journal.append(self.last, &[])?;
         journal.drop_before(self.last + 1)
@@ -675,9 +691,19 @@ pub(super) fn forget_in(
     confirmed: Option<&Confirmed>,
 ) -> Result<(u64, ForgottenUsers), StoreError> {
     let known = forgotten(journal)?;
+    let rows = remove_rows(journal, confirmed, &known)?;
+    Ok((rows, known))
+}
+
+/// As [`forget_in`], if the requests to forget in the journal are `known`. Returns the number of rows.
+fn remove_rows(
+    journal: &Segments,
+    confirmed: Option<&Confirmed>,
+    known: &ForgottenUsers,
+) -> Result<u64, StoreError> {
     if known.is_empty() && confirmed.is_none_or(|users| users.is_empty()) {
         journal.sync_names()?;
-        return Ok((0, known));
+        return Ok(0);
     }
     let confirmed_at = |user: &str| confirmed.and_then(|users| users.event(user));
     let is_gone = |user: &str, event: u64| {
@@ -695,7 +721,7 @@ pub(super) fn forget_in(
         rows += before - (page.shown.len() + page.rewards.len()) as u64;
         Ok(is_changed.then(|| page.encode()))
     })?;
-    Ok((rows, known))
+    Ok(rows)
 }
 
 /// Returns true if a journal has a decision.

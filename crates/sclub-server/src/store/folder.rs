@@ -26,6 +26,7 @@ use super::files::{self, At, SmallFile, damaged};
 use super::segments::{SEGMENT_BYTES, Segments};
 use super::snapshots::Snapshots;
 use super::{Checked, StoreError};
+use crate::engine::COUNTS_FILE;
 use crate::env::{Disk, Env, LockGuard};
 
 /// The format that this version reads and writes.
@@ -38,7 +39,8 @@ pub(crate) const IMPORTING: &str = "importing";
 /// which [`Folder::open`] replaces by it.
 const IMPORTED: &str = "imported";
 
-/// The files of a data folder that an import replaces: every one that it has itself, and no others, such as spaces.
+/// The files of a data folder that an import replaces: every one that it has itself, and no others, such as spaces. Only the counts of items
+/// are removed: they are those of the old journal.
 const FILES: [&str; 4] = ["identity", "epochs", "ends", "format"];
 const SUBFOLDERS: [&str; 3] = ["log", "snapshots", "journal"];
 
@@ -321,6 +323,10 @@ fn take_import(disk: &dyn Disk, path: &Path) -> Result<(), StoreError> {
     }
     let imported = path.join(IMPORTED);
     let new = disk.names(&imported).reading(&imported)?;
+    if has(COUNTS_FILE) {
+        let counts = path.join(COUNTS_FILE);
+        disk.remove(&counts).writing(&counts)?;
+    }
     for name in new {
         let (from, to) = (imported.join(&name), path.join(&name));
         if SUBFOLDERS.contains(&name.as_str()) {

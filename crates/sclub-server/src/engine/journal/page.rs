@@ -4,11 +4,13 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
+use crate::engine::import::is_imported;
 use crate::engine::item_counts::ItemCounts;
 use crate::event::{
     Item, VERSION_WITH_DETAILS, VERSION_WITH_PROPENSITIES, from_bytes_with_context, whole,
     write_version, write_with_context,
 };
+use crate::state::Answered;
 use crate::store::StoreError;
 
 /// A batch of the journal.
@@ -131,32 +133,44 @@ impl Detail<'_> {
 }
 
 impl Page {
-    /// Adds the items shown to counts, as a batch of the journal, and their rewards if `has_rewards`. A reward in place of an assumed one changes the sum
-    /// only: by the difference to the one that it replaces, which is `assumed` if the row does not have it.
+    /// Adds the items shown to counts, as a batch of the journal, and their rewards if `has_rewards`. Imported rewards are left out: nothing was
+    /// shown. A reward in place of an assumed one changes the sum only: by the difference to the one that it replaces, which is `assumed` if the row
+    /// does not have it.
+    ///
+    /// With `known` a journal is counted from its start: these are the numbers of the assumed rewards before this page. A reward in place of another
+    /// one, whose file was dropped, counts as any other.
     pub fn count_items<'a>(
         &self,
         counts: &ItemCounts,
         batch: Option<u64>,
         assumed: Option<f64>,
         has_rewards: bool,
+        mut known: Option<&mut Answered>,
         id_of: impl Fn(u32) -> Option<&'a str>,
     ) {
         let rewards = match has_rewards {
             true => &*self.rewards,
             false => &[],
         };
+        let rewards = rewards.iter().filter(|row| !is_imported(row.number));
         let decided = self.shown.iter().map(|row| row.at);
-        let times = decided.chain(rewards.iter().map(|row| row.rewarded));
+        let times = decided.chain(rewards.clone().map(|row| row.rewarded));
         let Some(first) = times.min() else { return };
         let shown = self.shown.iter().flat_map(|row| &row.items);
         let shown = shown.filter_map(|(place, _)| id_of(*place));
-        let rewards = rewards.iter().filter_map(|row| {
-            let (number, before) = match row.source {
-                Source::Corrected => (0, assumed.unwrap_or(0.0)),
-                Source::Replaced(before) => (0, before),
-                Source::Sent | Source::Assumed => (1, 0.0),
+        let rewards = rewards.filter_map(|row| {
+            let before = match (row.source, &mut known) {
+                (Source::Sent, _) | (Source::Assumed, None) => None,
+                (Source::Assumed, Some(known)) => {
+                    known.insert(row.number, 0);
+                    None
+                }
+                (_, Some(known)) if !known.contains(row.number) => None,
+                (Source::Corrected, _) => Some(assumed.unwrap_or(0.0)),
+                (Source::Replaced(before), _) => Some(before),
             };
-            Some((id_of(row.item)?, number, row.reward - before))
+            let number = u64::from(before.is_none());
+            Some((id_of(row.item)?, number, row.reward - before.unwrap_or(0.0)))
         });
         counts.add(batch, first, shown, rewards);
     }

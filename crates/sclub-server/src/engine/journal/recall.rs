@@ -1,11 +1,13 @@
 //! Reads the decisions of the last time from the journal when the server starts: those that wait for their rewards,
 //! those that users have seen, and those that were not counted before a crash.
 
-use super::{Detail, Keeper, Page, ShownRow};
+use std::collections::HashMap;
+
+use super::{Detail, ForgottenUsers, Keeper, Page, ShownRow};
 use crate::decision::{DecisionContents, Features, Shown};
 use crate::engine::item_counts::{COUNTS_FILE, ItemCounts, SavedCounts};
-use crate::event::Item;
-use crate::state::{Catalogue, State};
+use crate::event::{Batch, Event, Item};
+use crate::state::{Answered, Catalogue, State};
 use crate::store::StoreError;
 use crate::timeline::Figures;
 
@@ -15,6 +17,9 @@ const RECALLED: u64 = 3600 * 1000;
 impl Keeper {
     /// Recalls decisions. Those that wait for their rewards are the ones with an item that has none, as long as they accept
     /// rewards. Counts of items go on from the saved ones.
+    ///
+    /// The state tells only for a time who was forgotten. So decisions are left out by the requests to forget, which are in the
+    /// journal for as long as decisions of these users are, or in the part of the log that it has not read yet.
     pub(super) fn recall(&self) -> Result<(), StoreError> {
         let settings = &self.shared.settings;
         let (after, clock) = (settings.after.as_millis(), self.shared.clock());
@@ -29,20 +34,25 @@ impl Keeper {
             self.begin_counts(counts);
             return Ok(());
         }
-        let mut first = journal.first()?;
+        let mut recent = journal.first()?;
         // All pages of a file are older than the first page of the next one.
         for (until, _) in journal.closed()? {
             let Some(next) = journal.read(until - 1)?.next() else {
                 break;
             };
             let next = Page::decode(&next?.1)?;
-            let is_recent = since.is_some_and(|since| next.clock >= since);
-            if is_recent || until > counted + 1 {
+            if since.is_some_and(|since| next.clock >= since) {
                 break;
             }
-            first = until;
+            recent = until;
         }
+        let files = journal.closed()?.into_iter().map(|(until, _)| until);
+        let first = files.take_while(|&until| until <= recent.min(counted + 1));
+        let first = first.last().unwrap_or(journal.first()?);
+        let forgotten_later = self.forgotten_later()?;
         let state = self.shared.read();
+        let seen = &self.shared.seen;
+        let mut known = (counted == 0).then(Answered::default);
         let mut items: Vec<Item> = Vec::new();
         for batch in journal.read(first - 1)? {
             let (number, bytes) = batch?;
@@ -51,10 +61,22 @@ impl Keeper {
             items.append(&mut page.items);
             if number > counted {
                 let id_of = |place: u32| items.get(place as usize).map(|item| &*item.id);
-                self.count_into(&counts, None, &page, id_of);
+                self.count_into(&counts, None, &page, known.as_mut(), id_of);
+            }
+            if number < recent {
+                continue;
+            }
+            let mut forgotten = HashMap::new();
+            for (user, event) in &page.forgotten {
+                seen.forget(user);
+                forgotten.insert(&**user, *event);
             }
             for row in &page.shown {
-                if state.is_forgotten(&row.user, row.event) {
+                let at = forgotten.get(&*row.user);
+                let is_gone = at
+                    .max(forgotten_later.get(&row.user))
+                    .is_some_and(|at| row.event < *at);
+                if is_gone || state.is_forgotten(&row.user, row.event) {
                     continue;
                 }
                 let shown: Option<Vec<(&Item, f64)>> = row
@@ -64,14 +86,13 @@ impl Keeper {
                     .collect();
                 let Some(shown) = shown else { continue };
                 let names = shown.iter().map(|(item, _)| &*item.id);
-                let seen = &self.shared.seen;
                 seen.add_items(&row.user, row.number, row.at, names);
                 if let (Some(detail), Some(_)) = (&row.detail, after) {
                     self.wait_again(&state, row, detail, &shown);
                 }
             }
             for row in &page.rewards {
-                self.shared.seen.reward(&row.user, row.number, row.reward);
+                seen.reward(&row.user, row.number, row.reward);
             }
         }
         drop(state);
@@ -79,13 +100,43 @@ impl Keeper {
         Ok(())
     }
 
+    /// Users who were forgotten in the part of the log that the journal has not read yet and the state has applied, with the number of the
+    /// event.
+    fn forgotten_later(&self) -> Result<ForgottenUsers, StoreError> {
+        let mut forgotten = ForgottenUsers::new();
+        if self.position >= self.opened_at {
+            return Ok(forgotten);
+        }
+        let mut event = self.events;
+        for batch in self.shared.log.read(self.position)? {
+            let (number, bytes) = batch?;
+            if number > self.opened_at {
+                break;
+            }
+            let batch = Batch::decode(&bytes)
+                .map_err(|error| StoreError::Refused(format!("batch {number}: {error}")))?;
+            for each in batch.events {
+                event += 1;
+                if let Event::Forget { user } = each {
+                    forgotten.insert(user, event);
+                }
+            }
+        }
+        Ok(forgotten)
+    }
+
+    /// Counts that begin with the next page.
+    pub(super) fn no_counts(&self) -> SavedCounts {
+        SavedCounts {
+            upto: self.last,
+            ..SavedCounts::default()
+        }
+    }
+
     /// The counts of items that were saved. Without any, they begin with the next page: that is saved, so that a crash does not
     /// change it. Those of a node are not in the folder of a log.
     fn saved_counts(&self) -> SavedCounts {
-        let none = SavedCounts {
-            upto: self.last,
-            ..SavedCounts::default()
-        };
+        let none = self.no_counts();
         if self.shared.is_replicated {
             return none;
         }

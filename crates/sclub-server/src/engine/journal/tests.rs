@@ -1,5 +1,9 @@
 //! Decisions that wait to be written, and pages of the journal against literal bytes.
 
+mod bench;
+mod counted;
+mod recalled;
+
 use super::*;
 
 #[test]
