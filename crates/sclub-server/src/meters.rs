@@ -272,7 +272,7 @@ impl Meters {
             owned: gauge("sclub_owned_partitions", "Partitions that this node owns; 0 on a single server"),
             lag: gauge("sclub_follow_lag_batches", "Batches that this node is behind the owners of the groups it follows"),
             nodes: gauge("sclub_nodes", "Nodes of the cluster that are running; 0 on a single server"),
-            missing_nodes: gauge("sclub_missing_nodes", "Nodes that have been part of the cluster and are not running"),
+            missing_nodes: gauge("sclub_missing_nodes", "Nodes that have been part of the cluster and are not running; NaN while NATS does not answer"),
             takeovers: counter("sclub_takeovers_total", "Groups that this node has taken over"),
             left_out: counter("sclub_fit_partitions_left_out_total", "Partitions that did not answer in fits that this node has computed"),
             fit_age: gauge("sclub_fit_age_seconds", "Time since this node computed a fit over all partitions; NaN if it has not"),
@@ -372,11 +372,18 @@ impl Meters {
         self.nodes.set(nodes as f64);
     }
 
-    /// Sets the gauges of a cluster.
-    pub fn cluster(&self, takeovers: u64, left_out: u64, missing: usize, fit_age_ms: Option<u64>) {
+    /// Sets the gauges of a cluster. The number of missing nodes may be unknown.
+    pub fn cluster(
+        &self,
+        takeovers: u64,
+        left_out: u64,
+        missing: Option<usize>,
+        fit_age_ms: Option<u64>,
+    ) {
         self.takeovers.absolute(takeovers);
         self.left_out.absolute(left_out);
-        self.missing_nodes.set(missing as f64);
+        let missing = missing.map_or(f64::NAN, |missing| missing as f64);
+        self.missing_nodes.set(missing);
         self.fit_age
             .set(fit_age_ms.map_or(f64::NAN, |age| age as f64 / 1e3));
     }

@@ -13,6 +13,7 @@ use sclub_server::cluster::members::partition_of;
 use crate::audit::Recorder;
 use crate::client::Answer;
 use crate::load::{Load, SentReward};
+use crate::metrics::metric;
 use crate::nodes::{SOON, TestCluster};
 
 const PARTITIONS: usize = 4;
@@ -89,6 +90,11 @@ fn reads_go_on_and_writes_are_refused_without_a_majority_of_nats() {
     eprintln!("without a majority, reads took at most {read:.2?}, writes {write:.2?}");
     assert!(read < Duration::from_secs(3));
     assert!(write < Duration::from_secs(10));
+    // The nodes run: it is NATS that does not answer.
+    for node in 0..cluster.count() {
+        assert!(metric(&cluster, node, "sclub_missing_nodes").is_nan());
+        assert_eq!(metric(&cluster, node, "sclub_writable"), 0.0);
+    }
 
     cluster.nats.restart(0);
     cluster.nats.restart(1);

@@ -17,7 +17,7 @@ fn learn(cluster: &TestCluster, rounds: usize, reward: impl Fn(usize) -> usize) 
 }
 
 /// The value of a metric of a node.
-fn metric(cluster: &TestCluster, node: usize, name: &str) -> f64 {
+pub fn metric(cluster: &TestCluster, node: usize, name: &str) -> f64 {
     let answer = cluster.client(node).call("GET", "/metrics", "").unwrap();
     let text = answer.body.as_str().unwrap();
     let name = format!("{name}{{space=\"default\"}} ");

@@ -164,6 +164,8 @@ impl Node {
         self.meters.store(sizes, since_snapshot, is_writable);
         let missing = members.registered.iter();
         let missing = missing.filter(|name| members.get(name).is_none()).count();
+        // A node that does not see itself sees no other one either: NATS does not answer.
+        let missing = members.get(&self.name).map(|_| missing);
         let fits = &self.fits;
         let at = fits.at.load(Ordering::Relaxed);
         let took = (at > 0).then(|| Duration::from_micros(fits.took.load(Ordering::Relaxed)));
