@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import random
 import re
 import shutil
 import signal
@@ -105,9 +106,12 @@ def shorter(code: str, flags: str) -> str:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port that is free. The system gives none of this range to others."""
+    while True:
+        port = random.randrange(20_000, 30_000)
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 class Runner:
@@ -149,7 +153,10 @@ class Runner:
     def port(self, named: str) -> int:
         """The port in place of one that the page names."""
         if named not in self.ports:
-            self.ports[named] = free_port()
+            port = free_port()
+            while port in self.ports.values():
+                port = free_port()
+            self.ports[named] = port
         return self.ports[named]
 
     def moved(self, code: str) -> str:

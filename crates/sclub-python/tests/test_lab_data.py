@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars
+import pyarrow
 import pytest
 
 from sclub import lab
@@ -65,7 +67,6 @@ def test_files_of_other_programs_are_read(
 
 
 def test_parquet_files_are_read(tmp_path: Path) -> None:
-    pytest.importorskip("pyarrow")
     FRAME.to_parquet(tmp_path / "rows.parquet")
     taken = lab.read_ratings(tmp_path / "rows.parquet", **NAMES, rating_values=True)
     assert told(taken) == pytest.approx(expected(None, True))
@@ -76,25 +77,14 @@ def test_parquet_files_are_read(tmp_path: Path) -> None:
 
 def tables() -> dict[str, Any]:
     columns = {name: list(FRAME[name]) for name in FRAME.columns}
-    made: dict[str, Any] = {
+    return {
         "pandas": FRAME,
         "categories": FRAME.astype({"who": "category", "what": "category"}),
         "lists": columns,
         "arrays": {name: np.array(values) for name, values in columns.items()},
+        "polars": polars.DataFrame(columns),
+        "pyarrow": pyarrow.table(columns),
     }
-    try:
-        import polars
-    except ImportError:
-        pass
-    else:
-        made["polars"] = polars.DataFrame(columns)
-    try:
-        import pyarrow
-    except ImportError:
-        pass
-    else:
-        made["pyarrow"] = pyarrow.table(columns)
-    return made
 
 
 @pytest.mark.parametrize("kind", tables())
