@@ -470,13 +470,18 @@ fn a_bad_catalogue_is_refused_with_the_line_and_the_column() {
     fs::write(path.join("a.csv"), "id,title,price\n1,a b,2\n\n1,c d,3\n").unwrap();
     let error = refused(&["--items", "a.csv"]);
     assert!(
-        error.contains("a.csv:4: its id '1' is that of item 1"),
+        error.contains(
+            "a.csv:4: its id '1' is that of item 1; --skip-bad-lines skips such lines, and --gather with --id-column makes one \
+             item of them"
+        ),
         "{error}"
     );
     fs::write(path.join("b.csv"), "id,title,price\n1,a b,2\n2,c d,much\n").unwrap();
     let error = refused(&["--items", "b.csv", "--number", "price"]);
     assert!(
-        error.contains("b.csv:3: the field 'price' is \"much\"; a number is expected"),
+        error.contains(
+            "b.csv:3: the field 'price' is \"much\"; a number is expected; --skip-bad-lines skips such lines"
+        ),
         "{error}"
     );
     let error = refused(&["--items", "b.csv", "--text", "name"]);
@@ -491,4 +496,136 @@ fn a_bad_catalogue_is_refused_with_the_line_and_the_column() {
     );
     let error = refused(&["--items", "missing.csv"]);
     assert!(error.contains("cannot read missing.csv"), "{error}");
+}
+
+/// A shop's catalogue with 60 items, whose prices are given.
+fn shop(price: impl Fn(usize) -> String) -> String {
+    let mut text = String::from("id,kind,code,price\n");
+    for item in 0..60 {
+        let kind = ["tea", "coffee"][item % 2];
+        writeln!(text, "k{item},{kind},AX-{item},\"{}\"", price(item)).unwrap();
+    }
+    text
+}
+
+#[test]
+fn a_price_that_is_missing_does_not_cost_the_column() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let cents = |item: usize| 150 + item * 7919 % 2000;
+    let plain = |item: usize| format!("{}.{:02}", cents(item) / 100, cents(item) % 100);
+    let made = |price: &dyn Fn(usize) -> String| {
+        fs::write(path.join("shop.csv"), shop(price)).unwrap();
+        let output = sclub(path, &["--items", "shop.csv", "--dim", "4"]);
+        let (printed, warned) = (text(&output.stdout), text(&output.stderr));
+        assert!(output.status.success(), "{warned}");
+        assert!(printed.contains("price   number "), "{printed}");
+        let left = "Left out: code (codes of one word that hardly repeat)\n";
+        assert!(printed.contains(left), "{printed}");
+        (fs::read(path.join("features/items.csv")).unwrap(), warned)
+    };
+    let with = |other: &'static str| {
+        move |item: usize| match item {
+            10 => other.to_owned(),
+            item => plain(item),
+        }
+    };
+    let (expected, warned) = made(&with(""));
+    assert_eq!(warned, "");
+    for other in ["n/a", "-", "NA", "TBD", "null", "None", "call us"] {
+        let (vectors, warned) = made(&with(other));
+        assert!(vectors == expected, "{other}");
+        assert!(
+            warned.starts_with(&format!(
+                "sclub: warning: column 'price': of 60 values 1 is no number and counts as missing: shop.csv:12 '{other}'"
+            )),
+            "{warned}"
+        );
+    }
+    // Prices as they are written elsewhere.
+    let (expected, _) = made(&plain);
+    let comma = |item: usize| plain(item).replace('.', ",");
+    assert_eq!(made(&comma), (expected.clone(), String::new()));
+    let euro = |item: usize| comma(item) + if item == 3 { " €" } else { "" };
+    assert_eq!(made(&euro), (expected.clone(), String::new()));
+    let one_comma = |item: usize| if item == 4 { comma(item) } else { plain(item) };
+    assert_eq!(made(&one_comma), (expected, String::new()));
+    let (expected, _) = made(&|item| format!("{}.25", item * 100));
+    let thousands = |item: usize, between: char, point: char| match item * 100 {
+        all if all >= 1000 => format!("{}{between}{:03}{point}25", all / 1000, all % 1000),
+        all => format!("{all}{point}25"),
+    };
+    for (between, point) in [(',', '.'), ('.', ','), (' ', ','), ('\'', '.')] {
+        let made = made(&|item| thousands(item, between, point));
+        assert_eq!(made, (expected.clone(), String::new()), "{between}");
+    }
+    // A named column reads the same.
+    fs::write(path.join("shop.csv"), shop(comma)).unwrap();
+    let args = ["--items", "shop.csv", "--dim", "4", "--number", "price"];
+    assert!(sclub(path, &args).status.success());
+}
+
+#[test]
+fn bad_lines_of_a_catalogue_are_skipped_and_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let rows = "1,a b,2\n2,c d,much\n3,e f,4\n1,a c,3\n5,x\n,y z,5\n";
+    fs::write(path.join("a.csv"), format!("id,title,price\n{rows}")).unwrap();
+    let args = ["--items", "a.csv", "--dim", "2", "--number", "price"];
+    let output = sclub(path, &[&args[..], &["--skip-bad-lines"]].concat());
+    let warned = text(&output.stderr);
+    assert!(output.status.success(), "{warned}");
+    let expected = "sclub: warning: bad lines skipped: 4, first a.csv:3: the field 'price' is \"much\"; a number is expected\n";
+    assert!(warned.contains(expected), "{warned}");
+    assert!(text(&output.stdout).contains("Read a.csv: 2 items\n"));
+    let table = fs::read_to_string(path.join("features/items.csv")).unwrap();
+    let ids: Vec<&str> = table.lines().skip(1).map(|line| &line[..1]).collect();
+    assert_eq!(ids, ["1", "3"]);
+    // Nothing is left.
+    fs::write(path.join("b.csv"), "id,price\n1,x\n2,y\n").unwrap();
+    let args = ["--items", "b.csv", "--number", "price", "--skip-bad-lines"];
+    let output = sclub(path, &args);
+    let error = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    assert!(error.contains("there are 0 items"), "{error}");
+}
+
+#[test]
+fn a_column_of_numbers_stays_one_when_rows_are_gathered() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let mut rows = String::from("id,tag,price\n");
+    let mut once = String::from("id,tag,price\n");
+    for item in 0..30 {
+        let tags = [["x", "y"], ["y", "z"], ["z", "x"]][item % 3];
+        let price = item * 17 % 10;
+        for tag in tags {
+            let other = usize::from(item == 7 && tag == "z");
+            writeln!(rows, "{item},{tag},{}", price + other).unwrap();
+        }
+        writeln!(once, "{item},{},{price}", tags.join("|")).unwrap();
+    }
+    fs::write(path.join("rows.csv"), rows).unwrap();
+    fs::write(path.join("once.csv"), once).unwrap();
+    let gather = ["--gather", "--id-column", "id"];
+    let made = |file: &str, flags: &[&str]| {
+        let args = ["--items", file, "--dim", "5"];
+        let output = sclub(path, &[&args[..], flags].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let vectors = fs::read(path.join("features/items.csv")).unwrap();
+        (vectors, text(&output.stdout), text(&output.stderr))
+    };
+    let (expected, printed, _) = made("once.csv", &[]);
+    assert!(printed.contains("price   number "), "{printed}");
+    let (vectors, printed, warned) = made("rows.csv", &gather);
+    assert!(printed.contains("price   number "), "{printed}");
+    assert!(vectors == expected);
+    assert_eq!(
+        warned,
+        "sclub: warning: column 'price': 1 item has different numbers, of which the first counts: rows.csv:16 [\"9\",\"10\"]; to \
+         take them as tags, name the column with tags\n"
+    );
+    let (_, printed, warned) = made("rows.csv", &[&gather[..], &["--tags", "price"]].concat());
+    assert!(printed.contains("price   tags "), "{printed}");
+    assert_eq!(warned, "");
 }

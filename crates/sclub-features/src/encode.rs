@@ -18,7 +18,8 @@ use serde_json::Value;
 
 use crate::RawItem;
 use crate::grams::{BUCKETS, buckets};
-use crate::kinds::{Kind, is_missing, number};
+use crate::kinds::{Kind, SAME, is_missing};
+use crate::numbers::{NumberFormat, Reading};
 use crate::transform::ItemError;
 
 /// Items that must have a bucket or a tag.
@@ -58,6 +59,7 @@ pub enum Encoder {
         high: f64,
         mean: f64,
         deviation: f64,
+        format: NumberFormat,
     },
 }
 
@@ -65,8 +67,12 @@ pub enum Encoder {
 pub type Entries = Vec<(u32, f64)>;
 
 impl Encoder {
-    /// Fits a column. `None` if nothing in it distinguishes two items.
-    pub fn fit(name: &str, kind: &Kind, items: &[RawItem]) -> Result<Option<Self>, ItemError> {
+    /// Fits a column. Gives the reason if nothing in it distinguishes two items.
+    pub fn fit(
+        name: &str,
+        kind: &Kind,
+        items: &[RawItem],
+    ) -> Result<Result<Self, &'static str>, ItemError> {
         let values = || {
             items
                 .iter()
@@ -116,16 +122,30 @@ impl Encoder {
                     scale: 1.0 / mean.max(f64::MIN_POSITIVE).sqrt(),
                 }
             }
-            Kind::Number => {
+            Kind::Number(format) => {
                 let mut all = Vec::new();
                 for value in values() {
-                    all.extend(read_number(name, value)?);
+                    all.extend(read_number(name, format, value)?);
                 }
-                return Ok(standardised(all));
+                return Ok(standardised(all, format));
             }
-            Kind::Ignored => return Ok(None),
+            Kind::Ignored(reason) => return Ok(Err(reason)),
         };
-        Ok((fitted.width() > 0).then_some(fitted))
+        Ok(match (fitted.width(), kind) {
+            (0, Kind::Text) => Err("no word is in two items"),
+            (0, _) => Err("no value is in two items"),
+            _ => Ok(fitted),
+        })
+    }
+
+    /// Finds a value that is not of the kind of its column.
+    pub fn check(name: &str, kind: &Kind, value: &Value) -> Result<(), ItemError> {
+        match kind {
+            Kind::Text => text(name, value).map(drop),
+            Kind::Tags { separator } => tags(name, value, separator.as_deref()).map(drop),
+            Kind::Number(format) => read_number(name, format, value).map(drop),
+            Kind::Ignored(_) => Ok(()),
+        }
     }
 
     /// The number of entries that a block can have.
@@ -217,8 +237,9 @@ impl Column {
                 high,
                 mean,
                 deviation,
+                format,
             } => {
-                if let Some(number) = read_number(name, value)? {
+                if let Some(number) = read_number(name, format, value)? {
                     let number = (number.clamp(*low, *high) - mean) / deviation;
                     row.push((first, number.clamp(-MAX_DEVIATIONS, MAX_DEVIATIONS)));
                 }
@@ -244,9 +265,13 @@ pub fn row(columns: &[Column], item: &RawItem) -> Result<Entries, ItemError> {
     Ok(row)
 }
 
-/// The share of items that have a value in each column.
-pub fn filled(column: &str, items: &[RawItem]) -> f64 {
-    let has = |item: &&RawItem| item.get(column).is_some_and(|value| !is_missing(value));
+/// The share of items that have a value in a column.
+pub fn filled(column: &Column, items: &[RawItem]) -> f64 {
+    let says = |value: &Value| match &column.encoder {
+        Encoder::Number { format, .. } => format.number(value).is_some(),
+        _ => !is_missing(value),
+    };
+    let has = |item: &&RawItem| item.get(&column.name).is_some_and(says);
     items.iter().filter(has).count() as f64 / items.len().max(1) as f64
 }
 
@@ -267,10 +292,11 @@ fn normalise(block: &mut [(u32, f64)]) {
     }
 }
 
-/// Fits a column of numbers. `None` if they are all the same.
-fn standardised(mut all: Vec<f64>) -> Option<Encoder> {
+/// Fits a column of numbers. Gives the reason if they are all the same.
+fn standardised(mut all: Vec<f64>, format: &NumberFormat) -> Result<Encoder, &'static str> {
     all.sort_unstable_by(f64::total_cmp);
-    let last = all.len().checked_sub(1)?;
+    let last = all.len().checked_sub(1).ok_or("empty")?;
+    let is_same = all[0] == all[last];
     let cut = (CAPPED * last as f64).floor() as usize;
     let (low, high) = (all[cut], all[last - cut]);
     all.iter_mut()
@@ -281,12 +307,18 @@ fn standardised(mut all: Vec<f64>) -> Option<Encoder> {
     let deviation = (squares.sum::<f64>() / count).sqrt();
     // The mean of very large numbers can overflow.
     let is_good = deviation > 0.0 && deviation.is_finite() && mean.is_finite();
-    is_good.then_some(Encoder::Number {
-        low,
-        high,
-        mean,
-        deviation,
-    })
+    match is_good {
+        true => Ok(Encoder::Number {
+            low,
+            high,
+            mean,
+            deviation,
+            format: format.clone(),
+        }),
+        false if is_same => Err(SAME),
+        false if low == high => Err("the same almost everywhere"),
+        false => Err("its numbers are too large"),
+    }
 }
 
 fn wrong(column: &str, value: &Value, expected: &'static str) -> ItemError {
@@ -345,13 +377,15 @@ fn tags(column: &str, value: &Value, separator: Option<&str>) -> Result<Vec<Stri
     Ok(all)
 }
 
-fn read_number(column: &str, value: &Value) -> Result<Option<f64>, ItemError> {
-    if is_missing(value) {
-        return Ok(None);
-    }
-    match number(value) {
-        Some(number) => Ok(Some(number)),
-        None => Err(wrong(column, value, "a number")),
+fn read_number(
+    column: &str,
+    format: &NumberFormat,
+    value: &Value,
+) -> Result<Option<f64>, ItemError> {
+    match format.read(value) {
+        Reading::Number(number) => Ok(Some(number)),
+        Reading::Missing => Ok(None),
+        Reading::Bad => Err(wrong(column, value, "a number")),
     }
 }
 

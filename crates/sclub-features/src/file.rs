@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::DIMS;
 use crate::encode::{Column, Encoder, positions};
 use crate::grams::BUCKETS;
+use crate::numbers::NumberFormat;
 use crate::transform::Transform;
 
 /// The version of the file.
@@ -82,6 +83,9 @@ enum WrittenEncoder {
         high: f64,
         mean: f64,
         deviation: f64,
+        /// Left out if it is that of earlier versions.
+        #[serde(flatten)]
+        format: NumberFormat,
     },
 }
 
@@ -153,16 +157,18 @@ impl Transform {
                     idf: floats(idf),
                     scale: *scale,
                 },
-                &Encoder::Number {
+                Encoder::Number {
                     low,
                     high,
                     mean,
                     deviation,
+                    format,
                 } => WrittenEncoder::Number {
-                    low,
-                    high,
-                    mean,
-                    deviation,
+                    low: *low,
+                    high: *high,
+                    mean: *mean,
+                    deviation: *deviation,
+                    format: format.clone(),
                 },
             },
         });
@@ -270,6 +276,7 @@ impl WrittenEncoder {
                 high,
                 mean,
                 deviation,
+                format,
             } => {
                 match low <= high && mean.is_finite() && deviation.is_finite() && deviation > 0.0 {
                     true => Encoder::Number {
@@ -277,6 +284,7 @@ impl WrittenEncoder {
                         high,
                         mean,
                         deviation,
+                        format,
                     },
                     false => return Err(wrong("the range of a number is not possible")),
                 }

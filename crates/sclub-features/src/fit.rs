@@ -12,7 +12,8 @@
 //! All vectors are divided by the length of the longest.
 
 use crate::encode::{Column, Encoder, Entries, filled, positions, rows};
-use crate::kinds::{Kind, Options, columns};
+use crate::hints::Hint;
+use crate::kinds::{Columns, Kind, Options, columns};
 use crate::matrix::{Matrix, Sparse};
 use crate::ridge::ridge;
 use crate::svd::{Search, truncated_svd_watched};
@@ -94,13 +95,24 @@ pub struct Report {
     /// The columns that features are made from.
     pub parts: Vec<Part>,
     /// The columns that are not used.
-    pub ignored: Vec<String>,
+    pub ignored: Vec<LeftOut>,
+    /// What a user should know about the columns.
+    pub hints: Vec<Hint>,
     /// The number of features that are not zero everywhere, without the constant.
     pub directions: usize,
     /// The share of the squared mass of all rows that the vectors explain; `None` with interactions.
     pub explained: Option<f64>,
     /// The part of who took what.
     pub taken: Option<TakenReport>,
+}
+
+/// A column that is not used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeftOut {
+    /// The name of the column.
+    pub column: String,
+    /// The reason.
+    pub reason: &'static str,
 }
 
 /// A column in the report.
@@ -165,7 +177,7 @@ pub fn fit_watched(
     if items.len() < 2 {
         return Err(FitError::Items(items.len()));
     }
-    let (id, kinds) = columns(items, options)?;
+    let Columns { id, kinds, hints } = columns(items, options)?;
     let ids = match (&id, taken) {
         (Some(id), _) => ids(items, id)?,
         (None, None) => Vec::new(),
@@ -176,9 +188,11 @@ pub fn fit_watched(
     };
     let (columns, ignored) = encoders(items, kinds)?;
     if columns.is_empty() && taken.is_none() {
-        let listed = match ignored.is_empty() {
+        let one = |left: &LeftOut| format!("{} ({})", left.column, left.reason);
+        let listed: Vec<String> = ignored.iter().map(one).collect();
+        let listed = match listed.is_empty() {
             true => "there is none beside the ids".to_owned(),
-            false => format!("{} were left out", ignored.join(", ")),
+            false => format!("left out: {}", listed.join(", ")),
         };
         return Err(FitError::NoColumns(listed));
     }
@@ -218,6 +232,7 @@ pub fn fit_watched(
     let report = Report {
         parts: fit.parts,
         ignored,
+        hints,
         directions: made.directions,
         explained: made.explained,
         taken: made.taken,
@@ -229,13 +244,15 @@ pub fn fit_watched(
     })
 }
 
-/// The ids of all items.
-fn ids(items: &[RawItem], column: &str) -> Result<Vec<String>, FitError> {
-    let mut places = std::collections::HashMap::new();
-    let mut all = Vec::with_capacity(items.len());
-    for (at, item) in items.iter().enumerate() {
+/// The ids of items so far, and their places from 1.
+#[derive(Default)]
+struct Ids(std::collections::HashMap<String, usize>);
+
+impl Ids {
+    /// The id of the next item, at a place from 1.
+    fn next(&mut self, item: &RawItem, column: &str, place: usize) -> Result<String, FitError> {
         let bad = |reason: String| FitError::Id {
-            item: at + 1,
+            item: place,
             reason,
         };
         let id = item.get(column).and_then(id_text);
@@ -244,33 +261,70 @@ fn ids(items: &[RawItem], column: &str) -> Result<Vec<String>, FitError> {
                 "its id (column '{column}') is missing, or neither a text nor a whole number"
             ))
         })?;
-        if let Some(before) = places.insert(id.clone(), at + 1) {
-            return Err(bad(format!("its id '{id}' is that of item {before}")));
+        match self.0.get(&id) {
+            Some(before) => Err(bad(format!("its id '{id}' is that of item {before}"))),
+            None => {
+                self.0.insert(id.clone(), place);
+                Ok(id)
+            }
         }
-        all.push(id);
+    }
+}
+
+/// The ids of all items.
+fn ids(items: &[RawItem], column: &str) -> Result<Vec<String>, FitError> {
+    let mut ids = Ids::default();
+    let all = items.iter().zip(1..);
+    all.map(|(item, place)| ids.next(item, column, place))
+        .collect()
+}
+
+/// The items without which a catalogue can be fitted, in order: those without an id, with that of an item before, or with a value
+/// that is not of the kind of its column. Each is an error that names the item.
+///
+/// # Errors
+/// As [`fit`], if the columns are wrong.
+pub fn bad_items(items: &[RawItem], options: &Options) -> Result<Vec<FitError>, FitError> {
+    let Columns { id, kinds, .. } = columns(items, options)?;
+    let mut ids = Ids::default();
+    let mut all = Vec::new();
+    for (item, place) in items.iter().zip(1..) {
+        let wrong = kinds.iter().find_map(|(name, kind)| {
+            let value = item.get(name)?;
+            Encoder::check(name, kind, value).err()
+        });
+        let error = match (wrong, &id) {
+            (Some(error), _) => Some(FitError::Item { item: place, error }),
+            (None, Some(id)) => ids.next(item, id, place).err(),
+            (None, None) => None,
+        };
+        all.extend(error);
     }
     Ok(all)
 }
 
-/// The columns that distinguish items, and the names of the others.
+/// The columns that distinguish items, and the others.
 fn encoders(
     items: &[RawItem],
     kinds: Vec<(String, Kind)>,
-) -> Result<(Vec<Column>, Vec<String>), FitError> {
+) -> Result<(Vec<Column>, Vec<LeftOut>), FitError> {
     let (mut columns, mut ignored) = (Vec::new(), Vec::new());
     for (name, kind) in kinds {
         let encoder = Encoder::fit(&name, &kind, items).map_err(|error| {
-            let is_bad = |item: &&RawItem| {
-                let one = std::slice::from_ref(*item);
-                Encoder::fit(&name, &kind, one).is_err()
+            let is_bad = |item: &RawItem| {
+                let value = item.get(&name);
+                value.is_some_and(|value| Encoder::check(&name, &kind, value).is_err())
             };
-            let place = items.iter().position(|item| is_bad(&item));
+            let place = items.iter().position(is_bad);
             let item = place.map_or(0, |at| at + 1);
             FitError::Item { item, error }
         })?;
         match encoder {
-            Some(encoder) => columns.push(Column { name, encoder }),
-            None => ignored.push(name),
+            Ok(encoder) => columns.push(Column { name, encoder }),
+            Err(reason) => ignored.push(LeftOut {
+                column: name,
+                reason,
+            }),
         }
     }
     Ok((columns, ignored))
@@ -287,7 +341,7 @@ fn parts(columns: &[Column], items: &[RawItem]) -> Vec<Part> {
         column: column.name.clone(),
         kind: column.encoder.kind(),
         width: column.encoder.width(),
-        filled: filled(&column.name, items),
+        filled: filled(column, items),
         explained: None,
     };
     columns.iter().map(part).collect()

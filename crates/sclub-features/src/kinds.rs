@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use crate::fit::FitError;
+use crate::hints::{Hint, of_numbers, too_few_numbers};
+use crate::numbers::NumberFormat;
 use crate::{AVAILABLE, RawItem};
 
 /// The meaning of a column.
@@ -18,9 +20,9 @@ pub enum Kind {
         separator: Option<String>,
     },
     /// A number.
-    Number,
-    /// Nothing that features are made from.
-    Ignored,
+    Number(NumberFormat),
+    /// Nothing that features are made from, and the reason.
+    Ignored(&'static str),
 }
 
 /// Options of a fit. Columns that are not named are guessed. The column [`AVAILABLE`] is always left out.
@@ -42,6 +44,9 @@ pub struct Options {
     pub ignore: Vec<String>,
     /// The text between two tags. By default it is guessed: `|`, `;` or `,`.
     pub separator: Option<String>,
+    /// True if values are lists because rows of the same item were gathered. A list of numbers can be one number then: the
+    /// first.
+    pub gathered: bool,
 }
 
 impl Default for Options {
@@ -55,6 +60,7 @@ impl Default for Options {
             number: Vec::new(),
             ignore: Vec::new(),
             separator: None,
+            gathered: false,
         }
     }
 }
@@ -73,8 +79,16 @@ const MIN_REPEATS: f64 = 3.0;
 /// The words of a tag or a category on average, at most.
 const MAX_TAG_WORDS: f64 = 3.5;
 
-/// The column of ids and the kind of every other column, by name.
-pub type Columns = (Option<String>, Vec<(String, Kind)>);
+/// The columns of a catalogue.
+#[derive(Debug)]
+pub struct Columns {
+    /// The column of ids.
+    pub id: Option<String>,
+    /// The kind of every other column, by name.
+    pub kinds: Vec<(String, Kind)>,
+    /// What a user should know about them.
+    pub hints: Vec<Hint>,
+}
 
 /// Finds the columns of a catalogue.
 ///
@@ -94,14 +108,14 @@ pub fn columns(items: &[RawItem], options: &Options) -> Result<Columns, FitError
         (&options.text, Kind::Text),
         (&options.tags, tags),
         (&options.category, category),
-        (&options.number, Kind::Number),
-        (&options.ignore, Kind::Ignored),
+        (&options.number, Kind::Number(NumberFormat::default())),
+        (&options.ignore, Kind::Ignored("as asked")),
     ] {
         for column in columns {
             if !names.contains(column.as_str()) {
                 return Err(no_column(column, &names));
             }
-            if column == AVAILABLE && kind != Kind::Ignored {
+            if column == AVAILABLE && !matches!(kind, Kind::Ignored(_)) {
                 return Err(FitError::Column(format!(
                     "column '{column}' says whether an item can be shown, and no feature is made from it; rename it if it says \
                      something else"
@@ -119,27 +133,54 @@ pub fn columns(items: &[RawItem], options: &Options) -> Result<Columns, FitError
         Some(id) => Some(id.clone()),
         None => called_id(&names, &given),
     };
-    let mut all = Vec::new();
+    let mut found = Columns {
+        id,
+        kinds: Vec::new(),
+        hints: Vec::new(),
+    };
+    let differ = Differing::new(items, options);
     for name in names {
-        if Some(name) == id.as_deref() {
+        if Some(name) == found.id.as_deref() {
             continue;
         }
-        let values = || items.iter().filter_map(|item| item.get(name));
+        let values: Vec<(usize, &Value)> = (0..)
+            .zip(items)
+            .filter_map(|(at, item)| Some((at, item.get(name)?)))
+            .collect();
+        let plain = || values.iter().map(|value| value.1);
         let kind = match given.remove(name) {
             Some(Kind::Tags { separator: None })
                 if options.tags.iter().any(|tags| tags == name) =>
             {
                 Kind::Tags {
-                    separator: commonest_separator(&texts(values())).map(str::to_owned),
+                    separator: commonest_separator(&texts(plain())).map(str::to_owned),
                 }
             }
+            Some(Kind::Number(_)) => {
+                let all: Vec<&Value> = plain().collect();
+                Kind::Number(NumberFormat {
+                    lists: options.gathered && all.iter().any(|value| value.is_array()),
+                    ..NumberFormat::of(&all)
+                })
+            }
             Some(kind) => kind,
-            None if name == AVAILABLE => Kind::Ignored,
-            None => guess(name, values()),
+            None if name == AVAILABLE => {
+                Kind::Ignored("it says whether an item can be shown, and is never a feature")
+            }
+            None => {
+                let kind = guess(name, plain(), &differ);
+                found
+                    .hints
+                    .extend(too_few_numbers(name, &kind, &values, options.gathered));
+                kind
+            }
         };
-        all.push((name.to_owned(), kind));
+        if let Kind::Number(format) = &kind {
+            found.hints.extend(of_numbers(name, format, &values));
+        }
+        found.kinds.push((name.to_owned(), kind));
     }
-    Ok((id, all))
+    Ok(found)
 }
 
 /// The column of ids of a catalogue, given or found by its name.
@@ -147,7 +188,7 @@ pub fn columns(items: &[RawItem], options: &Options) -> Result<Columns, FitError
 /// # Errors
 /// As [`fit`](crate::fit).
 pub fn id_column(items: &[RawItem], options: &Options) -> Result<Option<String>, FitError> {
-    Ok(columns(items, options)?.0)
+    Ok(columns(items, options)?.id)
 }
 
 fn no_column(column: &str, names: &BTreeSet<&str>) -> FitError {
@@ -176,56 +217,6 @@ fn called_id(names: &BTreeSet<&str>, given: &BTreeMap<&str, Kind>) -> Option<Str
         .map(|name| (*name).to_owned())
 }
 
-/// The number that a value is, if it is one.
-pub fn number(value: &Value) -> Option<f64> {
-    match value {
-        Value::Number(number) => number.as_f64(),
-        Value::Bool(value) => Some(f64::from(u8::from(*value))),
-        Value::String(text) => {
-            let text = text.trim();
-            text.parse().ok().or_else(|| price(text))
-        }
-        _ => None,
-    }
-    .filter(|number: &f64| number.is_finite())
-}
-
-/// Signs and names of currencies, before or behind a number.
-const CURRENCIES: [&str; 16] = [
-    "US$", "$", "€", "£", "¥", "₹", "₽", "₩", "zł", "kr", "USD", "EUR", "GBP", "JPY", "CHF", "INR",
-];
-
-/// The number in a price such as `$4.50`, `1.234,50 €` or `USD 1,000`. The last point or comma is the decimal one, unless
-/// it occurs twice or three digits follow it.
-fn price(text: &str) -> Option<f64> {
-    let (sign, text) = match text.strip_prefix('-') {
-        Some(rest) => (-1.0, rest.trim_start()),
-        None => (1.0, text),
-    };
-    let amount = CURRENCIES.iter().find_map(|currency| {
-        let rest = text
-            .strip_prefix(currency)
-            .or_else(|| text.strip_suffix(currency));
-        rest.map(str::trim)
-    })?;
-    let is_plain = amount.starts_with(|c: char| c.is_ascii_digit())
-        && amount.ends_with(|c: char| c.is_ascii_digit());
-    let is_known = |c: char| c.is_ascii_digit() || [',', '.', ' ', '\'', '\u{a0}'].contains(&c);
-    if !is_plain || !amount.chars().all(is_known) {
-        return None;
-    }
-    let decimal = amount.rfind([',', '.']).filter(|&at| {
-        let point = &amount[at..=at];
-        amount.matches(point).count() == 1 && amount.len() - at != 4
-    });
-    let digits = |part: &str| -> String { part.chars().filter(char::is_ascii_digit).collect() };
-    let number = match decimal {
-        Some(at) => format!("{}.{}", digits(&amount[..at]), digits(&amount[at..])),
-        None => digits(amount),
-    };
-    number.parse().ok().map(|number: f64| sign * number)
-}
-
 /// True for a value that says nothing.
 pub fn is_missing(value: &Value) -> bool {
     match value {
@@ -236,30 +227,88 @@ pub fn is_missing(value: &Value) -> bool {
     }
 }
 
-fn texts<'a>(values: impl Iterator<Item = &'a Value>) -> Vec<&'a str> {
+pub fn texts<'a>(values: impl Iterator<Item = &'a Value>) -> Vec<&'a str> {
     values.filter_map(Value::as_str).collect()
 }
 
+/// What differs between the rows of an item, where rows were gathered.
+#[derive(Debug, Default)]
+struct Differing {
+    is_gathered: bool,
+    /// True if a column of texts differs within items: the file has a row for each of these.
+    has_texts: bool,
+}
+
+impl Differing {
+    fn new(items: &[RawItem], options: &Options) -> Self {
+        let is_text =
+            |value: &Value| value.is_string() && NumberFormat::default().number(value).is_none();
+        let has_texts = |value: &Value| {
+            let list = value.as_array().map_or(&[][..], Vec::as_slice);
+            let mut texts = list
+                .iter()
+                .filter(|value| !is_missing(value) && is_text(value));
+            let first = texts.next();
+            texts.any(|text| Some(text) != first)
+        };
+        Self {
+            is_gathered: options.gathered,
+            has_texts: options.gathered && items.iter().any(|item| item.values().any(has_texts)),
+        }
+    }
+
+    /// The format of lists of numbers that are one number each. Whole numbers that differ in most items, in a file where
+    /// nothing else does, are tags.
+    fn numbers(&self, lists: &[&Value]) -> Option<NumberFormat> {
+        if !self.is_gathered {
+            return None;
+        }
+        let all = lists.iter().filter_map(|list| list.as_array());
+        let flat: Vec<&Value> = all.flatten().collect();
+        let format = NumberFormat {
+            lists: true,
+            ..NumberFormat::guess(&flat)?
+        };
+        let numbers = || flat.iter().filter_map(|value| format.number(value));
+        let differing = lists.iter().filter(|list| differ(&format, list)).count();
+        let is_one = self.has_texts
+            || differing * 2 <= lists.len()
+            || numbers().any(|number| number.fract() != 0.0);
+        is_one.then_some(format)
+    }
+}
+
+/// Returns true if the numbers of a list differ.
+pub fn differ(format: &NumberFormat, list: &Value) -> bool {
+    let list = list.as_array().map_or(&[][..], Vec::as_slice);
+    let mut numbers = list.iter().filter_map(|value| format.number(value));
+    let first = numbers.next();
+    numbers.any(|number| Some(number) != first)
+}
+
 /// Guesses the kind of a column from its values.
-fn guess<'a>(name: &str, values: impl Iterator<Item = &'a Value>) -> Kind {
+fn guess<'a>(name: &str, values: impl Iterator<Item = &'a Value>, differing: &Differing) -> Kind {
     let values: Vec<&Value> = values.filter(|value| !is_missing(value)).collect();
     let first = match values.first() {
         Some(first) if values.iter().any(|value| value != first) => *first,
-        // Nothing, or the same everywhere.
-        _ => return Kind::Ignored,
+        Some(_) => return Kind::Ignored(SAME),
+        None => return Kind::Ignored("empty"),
     };
     if values.iter().all(|value| value.is_array()) {
-        return Kind::Tags { separator: None };
+        return match differing.numbers(&values) {
+            Some(format) => Kind::Number(format),
+            None => Kind::Tags { separator: None },
+        };
     }
     let is_id = name.len() > 2 && (name.ends_with("Id") || name.to_lowercase().ends_with("_id"));
     if is_id {
-        return Kind::Ignored;
+        return Kind::Ignored("an id, by its name");
     }
-    if values.iter().all(|value| number(value).is_some()) {
-        return Kind::Number;
+    if let Some(format) = NumberFormat::guess(&values) {
+        return Kind::Number(format);
     }
     if !first.is_string() {
-        return Kind::Ignored;
+        return Kind::Ignored("neither numbers, texts nor lists");
     }
     let texts = texts(values.iter().copied());
     if let Some(separator) = best_separator(&texts) {
@@ -273,15 +322,18 @@ fn guess<'a>(name: &str, values: impl Iterator<Item = &'a Value>) -> Kind {
     let words = texts
         .iter()
         .filter(|text| text.trim().contains(char::is_whitespace));
-    match links * 2 > texts.len() || words.count() * 20 < texts.len() {
-        // Addresses, and codes of one word that hardly repeat.
-        true => Kind::Ignored,
-        false => Kind::Text,
+    match (links * 2 > texts.len(), words.count() * 20 < texts.len()) {
+        (true, _) => Kind::Ignored("addresses"),
+        (false, true) => Kind::Ignored("codes of one word that hardly repeat"),
+        (false, false) => Kind::Text,
     }
 }
 
+/// The reason of a column that says nothing.
+pub const SAME: &str = "the same everywhere";
+
 /// The separator that makes tags of the values, if one does.
-fn best_separator(texts: &[&str]) -> Option<&'static str> {
+pub fn best_separator(texts: &[&str]) -> Option<&'static str> {
     SEPARATORS.into_iter().find(|separator| {
         let separated = texts.iter().filter(|text| text.contains(separator)).count();
         let tags = texts.iter().flat_map(|text| text.split(separator));
@@ -320,7 +372,11 @@ mod tests {
     use super::*;
 
     fn kind_of(values: Value) -> Kind {
-        guess("x", values.as_array().unwrap().iter())
+        guess(
+            "x",
+            values.as_array().unwrap().iter(),
+            &Differing::default(),
+        )
     }
 
     fn tags(separator: &str) -> Kind {
@@ -331,7 +387,9 @@ mod tests {
 
     #[test]
     fn kinds_are_guessed_from_the_values() {
-        assert_eq!(kind_of(json!(["1.5", "2", 3, null, ""])), Kind::Number);
+        let plain = Kind::Number(NumberFormat::default());
+        assert_eq!(kind_of(json!(["1.5", "2", 3, null, ""])), plain);
+        assert_eq!(kind_of(json!(["$4.50", "$3", "$12.00"])), plain);
         assert_eq!(
             kind_of(json!(["a|b", "a", "b|a", "b", "a|b", "a|b"])),
             tags("|")
@@ -359,38 +417,53 @@ mod tests {
             kind_of(json!([["a"], ["b", "c"], []])),
             Kind::Tags { separator: None }
         );
-        for nothing in [
-            json!(["same", "same"]),
-            json!([null, ""]),
-            json!(["AX-1", "AX-2", "AX-3"]),
-            json!(["http://x.y/a b", "http://x.y/c d"]),
-            json!([{"a": 1}, {"a": 2}]),
+        for (nothing, reason) in [
+            (json!(["same", "same"]), "the same everywhere"),
+            (json!([null, ""]), "empty"),
+            (
+                json!(["AX-1", "AX-2", "AX-3"]),
+                "codes of one word that hardly repeat",
+            ),
+            (json!(["http://x.y/a b", "http://x.y/c d"]), "addresses"),
+            (
+                json!([{"a": 1}, {"a": 2}]),
+                "neither numbers, texts nor lists",
+            ),
         ] {
-            assert_eq!(kind_of(nothing), Kind::Ignored);
+            assert_eq!(kind_of(nothing), Kind::Ignored(reason));
         }
     }
 
     #[test]
-    fn prices_are_numbers() {
-        for (text, expected) in [
-            ("$4.50", Some(4.5)),
-            ("4,50 €", Some(4.5)),
-            ("1.234,50 €", Some(1234.5)),
-            ("US$1,234.50", Some(1234.5)),
-            ("USD 1,000", Some(1000.0)),
-            ("£1,234,567", Some(1_234_567.0)),
-            ("-$3", Some(-3.0)),
-            ("CHF 1'000.5", Some(1000.5)),
-            ("$", None),
-            ("$4.50 each", None),
-            ("$4-5", None),
-            ("4,50", None),
-            ("1,2", None),
-            ("B$4", None),
+    fn a_list_of_gathered_numbers_is_one_number_unless_the_numbers_are_all_that_differs() {
+        let kind = |gathered: bool, items: Value| {
+            let items: Vec<RawItem> = serde_json::from_value(items).unwrap();
+            let options = Options {
+                gathered,
+                ..Options::default()
+            };
+            let mut found = columns(&items, &options).unwrap();
+            found.kinds.swap_remove(0).1
+        };
+        let tags = Kind::Tags { separator: None };
+        let number = Kind::Number(NumberFormat {
+            lists: true,
+            ..NumberFormat::default()
+        });
+        let fractions = json!([{"id": 1, "a": ["2.5", "3"]}, {"id": 2, "a": ["1", "4"]}]);
+        let equal = json!([{"id": 1, "a": ["2", "2"]}, {"id": 2, "a": ["1", "1"]}]);
+        let ids = json!([{"id": 1, "a": ["2", "7"]}, {"id": 2, "a": ["7", "4"]}]);
+        let beside =
+            json!([{"id": 1, "a": ["2", "7"], "tag": ["x", "y"]}, {"id": 2, "a": ["7", "4"]}]);
+        for (items, expected) in [
+            (fractions, &number),
+            (equal, &number),
+            (ids, &tags),
+            (beside, &number),
         ] {
-            assert_eq!(number(&json!(text)), expected, "{text}");
+            assert_eq!(kind(true, items.clone()), *expected, "{items}");
+            assert_eq!(kind(false, items), tags);
         }
-        assert_eq!(kind_of(json!(["$4.50", "$3", "$12.00"])), Kind::Number);
     }
 
     #[test]
@@ -402,7 +475,7 @@ mod tests {
         };
         let kind = |texts: &[&str]| {
             let items: Vec<RawItem> = texts.iter().map(|text| item(text)).collect();
-            columns(&items, &named).unwrap().1.remove(0).1
+            columns(&items, &named).unwrap().kinds.remove(0).1
         };
         assert_eq!(kind(&["a|b, c", "d|e", "f"]), tags("|"));
         assert_eq!(kind(&["a, b", "c, d", "e|f"]), tags(","));
@@ -413,9 +486,10 @@ mod tests {
     fn ids_are_found_by_name_and_named_columns_must_exist() {
         let item = |value: Value| -> RawItem { serde_json::from_value(value).unwrap() };
         let items = [item(json!({"movieId": 1, "year": 1, "shop_id": 1}))];
-        let (id, found) = columns(&items, &Options::default()).unwrap();
-        assert_eq!(id.as_deref(), Some("movieId"));
-        assert!(found.iter().all(|(_, kind)| *kind == Kind::Ignored));
+        let found = columns(&items, &Options::default()).unwrap();
+        assert_eq!(found.id.as_deref(), Some("movieId"));
+        let mut kinds = found.kinds.iter();
+        assert!(kinds.all(|(_, kind)| *kind == Kind::Ignored(SAME)));
         let named = |text: &[&str], number: &[&str]| Options {
             text: text.iter().map(|&name| name.to_owned()).collect(),
             number: number.iter().map(|&name| name.to_owned()).collect(),

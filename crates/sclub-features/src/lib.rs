@@ -25,7 +25,8 @@
 //!
 //! | step | file |
 //! |---|---|
-//! | the kind of each column, guessed or given | `kinds` |
+//! | the kind of each column, guessed or given | `kinds`, `hints` |
+//! | the number in a text | `numbers` |
 //! | an item becomes a sparse row: hashed n-grams by TF-IDF, tags, numbers | `grams`, `encode` |
 //! | rows become vectors: by a truncated SVD of all rows or, if it is known who took what, by a ridge regression to the vectors of a truncated SVD of that | `fit`, `ridge` |
 //! | the vector of an item | `transform` |
@@ -42,16 +43,23 @@ mod file;
 pub mod filter;
 mod fit;
 mod grams;
+mod hints;
 mod kinds;
 pub mod matrix;
+mod numbers;
 mod ridge;
 pub mod svd;
 mod transform;
 
 pub use file::{FileError, VERSION};
-pub use fit::{FitError, Fitted, MIN_TAKERS, Part, Report, TakenReport, blend, fit, fit_watched};
+pub use fit::{
+    FitError, Fitted, LeftOut, MIN_TAKERS, Part, Report, TakenReport, bad_items, blend, fit,
+    fit_watched,
+};
+pub use hints::Hint;
 pub use kinds::{Kind, Options, id_column};
 pub use matrix::{Matrix, Sparse};
+pub use numbers::NumberFormat;
 pub use transform::{ItemError, Transform, id_text, whole_text};
 
 /// An item as a catalogue has it: its fields by name.

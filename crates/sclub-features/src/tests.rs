@@ -314,7 +314,7 @@ fn bad_input_names_the_item_and_the_field() {
     );
     assert!(error(&two[..1], &options(4)).contains("at least 2"));
     let alike = [json!({"id": 1, "a": 1}), json!({"id": 2, "a": 1})];
-    assert!(error(&alike, &options(4)).contains("a were left out"));
+    assert!(error(&alike, &options(4)).contains("left out: a (the same everywhere);"));
 
     let transform = fit(&catalogue(20), &options(5), None).unwrap().transform;
     let error = |value: Value| transform.apply(&item(value)).unwrap_err();
@@ -374,7 +374,10 @@ fn availability_is_never_a_feature() {
         }
         let fitted = fit(&items, &options(9), None).unwrap();
         assert_eq!(fitted.transform, expected.transform);
-        assert_eq!(fitted.report.ignored, ["available"]);
+        let [left] = &fitted.report.ignored[..] else {
+            panic!("{:?}", fitted.report.ignored)
+        };
+        assert_eq!(left.column, "available");
 
         let named = |change: fn(&mut Options, Vec<String>)| {
             let mut options = options(9);
@@ -386,4 +389,261 @@ fn availability_is_never_a_feature() {
         let expected = "column 'available' says whether an item can be shown";
         assert!(error.to_string().contains(expected), "{error}");
     }
+}
+
+/// A file of version 0.2.0, and the vectors that it made.
+const EARLIER: &str = r#"{"format":"sclub-features","version":1,"checksum":"0b41289cd77b01cffbb7839d8f1c0936"}
+{"dim":5,"id":"id","columns":[{"name":"cost","kind":"number","low":0.125,"high":10.0,"mean":2.6431666666666667,"deviation":3.363292058716017},{"name":"kind","kind":"tags","separator":null,"tags":["coffee","tea"],"idf":"faHHP32hxz8=","scale":0.6411835812949701},{"name":"price","kind":"number","low":-2.0,"high":1000.0,"mean":335.0833333333333,"deviation":470.1723679200593}],"offset":"AAAAAAAAAAAAAAAAAAAAAA==","projection":"m4G3PgAAAAAAAAAAAAAAAAAAAACbgbc+AAAAAAAAAAAAAAAAAAAAAJuBtz4AAAAAAAAAAAAAAAAAAAAAm4G3Pg=="}
+"#;
+const EARLIER_VECTORS: [[f64; 5]; 6] = [
+    [
+        -0.12381777243930263,
+        0.0,
+        0.25343462670028205,
+        -0.17819265740200427,
+        0.7071067811865476,
+    ],
+    [
+        -0.010788058274202348,
+        0.0,
+        0.25343462670028205,
+        -0.17805790117003908,
+        0.7071067811865476,
+    ],
+    [
+        -0.10618513702954697,
+        0.25343462670028205,
+        0.0,
+        -0.17886643856183038,
+        0.7071067811865476,
+    ],
+    [
+        0.5543605011376893,
+        0.25343462148237084,
+        0.0,
+        0.358406650904329,
+        0.7071067811865476,
+    ],
+    [
+        -0.18975177236894444,
+        0.0,
+        0.25343462670028205,
+        0.3584066582834868,
+        0.7071067811865476,
+    ],
+    [
+        -0.12381777243930263,
+        0.25343462670028205,
+        0.0,
+        -0.1816963194330999,
+        0.7071067811865476,
+    ],
+];
+
+fn earlier_items() -> Vec<RawItem> {
+    [
+        json!({"id": "a", "kind": "tea", "price": "$4.50", "cost": "1"}),
+        json!({"id": "b", "kind": "tea", "price": "4,75 €", "cost": "2.5"}),
+        json!({"id": "c", "kind": "coffee", "price": "3.25", "cost": "1.234"}),
+        json!({"id": "d", "kind": "coffee", "price": "USD 1,000", "cost": "1e1"}),
+        json!({"id": "e", "kind": "tea", "price": "1.000 €", "cost": "0.125"}),
+        json!({"id": "f", "kind": "coffee", "price": "-2", "cost": "1.000"}),
+    ]
+    .map(item)
+    .into()
+}
+
+#[test]
+fn a_file_of_an_earlier_version_gives_the_same_bits_and_the_same_fit_the_same_file() {
+    let transform = Transform::decode(EARLIER.as_bytes()).unwrap();
+    assert_eq!(String::from_utf8(transform.encode()).unwrap(), EARLIER);
+    for (item, expected) in earlier_items().iter().zip(EARLIER_VECTORS) {
+        assert_eq!(transform.apply(item).unwrap(), expected);
+    }
+    let category = Options {
+        category: vec!["kind".into()],
+        ..options(5)
+    };
+    let fitted = fit(&earlier_items(), &category, None).unwrap();
+    assert_eq!(fitted.transform, transform);
+    // What was an error before.
+    let apply = |price: &str| transform.apply(&item(json!({"price": price})));
+    assert_eq!(apply("n/a"), transform.apply(&item(json!({}))));
+    assert_eq!(apply("4,50"), apply("4.50"));
+    assert_eq!(apply("1,000"), apply("1000"));
+    assert_eq!(apply("1.000"), apply("1"));
+    assert!(apply("call us").is_err());
+}
+
+/// Prices as a German shop writes them, and two that are none.
+fn german() -> Vec<RawItem> {
+    let price = |at: usize| match at {
+        7 => "auf Anfrage".to_owned(),
+        9 => "n/a".to_owned(),
+        at if at % 5 == 0 => format!("{}.{:03},00", at + 1, at * 7),
+        at => format!("{},{:02}", at, at * 3),
+    };
+    (0..30)
+        .map(|at| {
+            item(json!({"id": at, "kind": if at % 2 == 0 { "a" } else { "b" }, "price": price(at)}))
+        })
+        .collect()
+}
+
+#[test]
+fn a_loaded_transform_reads_numbers_as_the_fit_did() {
+    let options = Options {
+        category: vec!["kind".into()],
+        ..options(4)
+    };
+    let fitted = fit(&german(), &options, None).unwrap();
+    let part = &fitted.report.parts[1];
+    assert_eq!((&*part.column, part.kind), ("price", "number"));
+    assert!((part.filled - 28.0 / 30.0).abs() < 1e-12);
+    // The same catalogue with plain numbers.
+    let plain: Vec<RawItem> = german()
+        .into_iter()
+        .map(|mut item| {
+            let price = item["price"].as_str().unwrap();
+            let price = price.replace('.', "").replace(',', ".");
+            item["price"] = price.parse::<f64>().map_or(Value::Null, Value::from);
+            item
+        })
+        .collect();
+    let expected = fit(&plain, &options, None).unwrap();
+    assert_eq!(fitted.vectors, expected.vectors);
+    assert_eq!(expected.report.hints, []);
+
+    let loaded = Transform::decode(&fitted.transform.encode()).unwrap();
+    assert_eq!(loaded, fitted.transform);
+    for (at, item) in german().iter().enumerate() {
+        assert_eq!(loaded.apply(item).unwrap(), fitted.vectors.row(at), "{at}");
+    }
+    let apply = |price: Value| loaded.apply(&item(json!({"price": price})));
+    assert_eq!(apply(json!("1.250")), apply(json!(1250)));
+    assert_eq!(apply(json!("1,250")), apply(json!(1.25)));
+    assert_eq!(apply(json!("Auf Anfrage ")), apply(Value::Null));
+    assert!(apply(json!("much")).is_err());
+    // Filters see the same numbers.
+    let typed = |price: Value| loaded.typed("price", &price).unwrap();
+    assert_eq!(typed(json!("1.250")), json!(1250.0));
+    assert_eq!(typed(json!("n/a")), json!("n/a"));
+}
+
+#[test]
+fn a_named_column_of_numbers_takes_decimal_commas_and_words_for_missing() {
+    let items: Vec<RawItem> = ["32,68", "n/a", "7,5", "-"]
+        .iter()
+        .enumerate()
+        .map(|(at, price)| item(json!({"id": at, "price": price})))
+        .collect();
+    let named = Options {
+        number: vec!["price".into()],
+        ..options(3)
+    };
+    let fitted = fit(&items, &named, None).unwrap();
+    assert_eq!(fitted.report.parts[0].filled, 0.5);
+    assert_eq!(fitted.report.hints.len(), 1);
+}
+
+#[test]
+fn every_column_that_is_left_out_has_a_reason() {
+    let items: Vec<RawItem> = (0..40)
+        .map(|at| {
+            item(json!({
+                "id": at, "available": true, "asked": at, "same": "x", "nothing": "", "shop_id": at,
+                "code": format!("AX{at}"), "link": format!("http://x.y/{at}"), "object": {"a": at},
+                "unique": [format!("tag{at}")], "zero": if at == 0 { "n/a" } else { "0" }, "rare": u8::from(at == 3) % 2,
+                "price": at, "huge": if at % 2 == 0 { 1e308 } else { -1e308 },
+            }))
+        })
+        .collect();
+    let asked = Options {
+        ignore: vec!["asked".into()],
+        ..options(3)
+    };
+    let report = fit(&items, &asked, None).unwrap().report;
+    let left = report.ignored.iter();
+    let left: Vec<(&str, &str)> = left.map(|left| (&*left.column, left.reason)).collect();
+    assert_eq!(
+        left,
+        [
+            ("asked", "as asked"),
+            (
+                "available",
+                "it says whether an item can be shown, and is never a feature"
+            ),
+            ("code", "codes of one word that hardly repeat"),
+            ("huge", "its numbers are too large"),
+            ("link", "addresses"),
+            ("nothing", "empty"),
+            ("object", "neither numbers, texts nor lists"),
+            ("same", "the same everywhere"),
+            ("shop_id", "an id, by its name"),
+            ("unique", "no value is in two items"),
+            ("zero", "the same everywhere"),
+        ]
+    );
+}
+
+#[test]
+fn bad_items_are_those_without_which_the_catalogue_can_be_fitted() {
+    let named = Options {
+        number: vec!["price".into()],
+        ..options(3)
+    };
+    let items: Vec<RawItem> = [
+        json!({"id": 1, "price": 3}),
+        json!({"id": 2, "price": "much"}),
+        json!({"id": 2, "price": "n/a"}),
+        json!({"id": 1, "price": 5}),
+        json!({"price": 6}),
+        json!({"id": 3, "price": 7}),
+    ]
+    .map(item)
+    .into();
+    let bad = bad_items(&items, &named).unwrap();
+    let bad: Vec<String> = bad.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        bad,
+        [
+            "item 2: the field 'price' is \"much\"; a number is expected",
+            "item 4: its id '1' is that of item 1",
+            "item 5: its id (column 'id') is missing, or neither a text nor a whole number",
+        ]
+    );
+    let good = [0, 2, 5].map(|at| items[at].clone());
+    assert!(fit(&good, &named, None).is_ok());
+}
+
+#[test]
+fn gathered_numbers_are_one_number_also_for_a_loaded_transform() {
+    let gathered = Options {
+        gathered: true,
+        ..options(5)
+    };
+    let lists: Vec<RawItem> = [
+        json!({"id": 1, "tag": ["a", "b"], "price": ["3", "3"]}),
+        json!({"id": 2, "tag": ["b", "c"], "price": ["", "4,50"]}),
+        json!({"id": 3, "tag": ["a", "c"], "price": ["6", "7"]}),
+    ]
+    .map(item)
+    .into();
+    let fitted = fit(&lists, &gathered, None).unwrap();
+    let kinds: Vec<&str> = fitted.report.parts.iter().map(|part| part.kind).collect();
+    assert_eq!(kinds, ["number", "tags"]);
+    let loaded = Transform::decode(&fitted.transform.encode()).unwrap();
+    let apply = |price: Value| {
+        loaded
+            .apply(&item(json!({"tag": ["a"], "price": price})))
+            .unwrap()
+    };
+    assert_eq!(apply(json!(["4,50", "9"])), apply(json!(4.5)));
+    assert_eq!(
+        loaded.typed("price", &json!(["4,50", "9"])),
+        Some(json!(4.5))
+    );
+    // Lists are no numbers where the fit saw none.
+    let single = fit(&german(), &options(4), None).unwrap().transform;
+    assert!(single.apply(&item(json!({"price": [3]}))).is_err());
 }

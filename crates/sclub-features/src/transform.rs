@@ -7,7 +7,6 @@ use serde_json::Value;
 
 use crate::RawItem;
 use crate::encode::{Column, Encoder, Entries, row};
-use crate::kinds::number;
 
 /// A field that has another type than the fit has seen.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -70,8 +69,9 @@ impl Transform {
     pub fn typed(&self, field: &str, value: &Value) -> Option<Value> {
         let column = self.columns.iter().find(|column| column.name == field)?;
         Some(match (&column.encoder, value) {
-            (Encoder::Number { .. }, Value::String(_)) => {
-                number(value).map_or_else(|| value.clone(), Value::from)
+            (Encoder::Number { format, .. }, Value::String(_) | Value::Array(_)) => {
+                let number = format.number(value);
+                number.map_or_else(|| value.clone(), Value::from)
             }
             (
                 Encoder::Tags {

@@ -71,6 +71,7 @@ impl PyTransform {
             number: args.number,
             ignore: args.ignore,
             separator: args.separator,
+            gathered: false,
         };
         let taken = match taken {
             Some(taken) => Some(taken.matrix(&items, &options)?),
@@ -89,9 +90,17 @@ impl PyTransform {
             })
         };
         let report = &fitted.report;
+        let left = report.ignored.iter();
+        let names: Vec<&str> = left.clone().map(|left| &*left.column).collect();
+        let reasons: RawItem = left
+            .map(|left| (left.column.clone(), left.reason.into()))
+            .collect();
+        let hints = report.hints.iter().map(ToString::to_string);
         let told = json!({
             "columns": report.parts.iter().map(part).collect::<Vec<Value>>(),
-            "ignored": report.ignored,
+            "ignored": names,
+            "reasons": reasons,
+            "warnings": hints.collect::<Vec<String>>(),
             "explained": report.explained,
             "known_items": report.taken.as_ref().map(|taken| taken.known),
             "predicted": report.taken.as_ref().and_then(|taken| taken.predicted),

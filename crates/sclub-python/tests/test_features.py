@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -112,3 +113,26 @@ def test_bad_input_is_named():
     features = sclub.ItemFeatures(6).fit(FILMS)
     with pytest.raises(ValueError, match="item 1: the field 'price' is \"x\""):
         features.transform([{"price": "x"}])
+
+
+def test_texts_among_numbers_are_missing_and_warned_about():
+    films = [{**film, "price": f"{film['id']},50", "code": f"x{film['id']}"} for film in FILMS]
+    features = sclub.ItemFeatures(dim=6)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        expected = features.fit_transform(films)
+    assert features.report_["warnings"] == []
+    assert features.report_["ignored"] == ["code"]
+    assert features.report_["reasons"] == {"code": "codes of one word that hardly repeat"}
+    films[4]["price"] = "n/a"
+    films[7]["price"] = "call us"
+    with pytest.warns(UserWarning, match="item 5 'n/a', item 8 'call us'") as caught:
+        vectors = features.fit_transform(films)
+    assert caught[0].filename == __file__
+    assert [str(one.message) for one in caught] == features.report_["warnings"]
+    kinds = {part["column"]: part["kind"] for part in features.report_["columns"]}
+    assert kinds["price"] == "number"
+    assert expected.shape == vectors.shape
+    np.testing.assert_array_equal(features.transform(films), vectors)
+    with pytest.raises(ValueError, match="a number is expected"):
+        features.transform([{"price": "much"}])

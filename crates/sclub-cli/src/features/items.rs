@@ -7,7 +7,10 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use sclub_features::{AVAILABLE, Fitted, MIN_TAKERS, Options, Part, RawItem, Sparse, fit_watched};
+use sclub_features::{
+    AVAILABLE, FitError, Fitted, LeftOut, MIN_TAKERS, Options, Part, RawItem, Sparse, bad_items,
+    fit_watched,
+};
 use sclub_lab::data::{Interactions, ItemOptions, ReadItems, read_items, write};
 use sclub_lab::summary::thousands;
 use serde_json::Value;
@@ -59,8 +62,8 @@ pub struct CatalogueArgs {
     )]
     pub columns: Vec<String>,
 
-    /// Rows with the same id are one item, and their other values are lists: for files with a row for each tag. Needs
-    /// --id-column
+    /// Rows with the same id are one item, and their other values are lists: for files with a row for each tag. In a column
+    /// of numbers the first one counts. Needs --id-column
     #[arg(long, requires = "id_column", help_heading = "Catalogue")]
     pub gather: bool,
 }
@@ -100,6 +103,7 @@ impl CatalogueArgs {
             number: self.number.clone(),
             ignore: self.ignore.clone(),
             separator: self.separator.clone(),
+            gathered: self.gather,
         }
     }
 }
@@ -109,10 +113,19 @@ impl CatalogueArgs {
 /// # Errors
 /// As [`read_items`].
 pub fn read_catalogue(path: &Path, options: &ItemOptions, quiet: bool) -> Result<ReadItems> {
+    let read = read_watched(path, options, quiet)?;
+    warn_about(&read, path);
+    Ok(read)
+}
+
+fn read_watched(path: &Path, options: &ItemOptions, quiet: bool) -> Result<ReadItems> {
     let progress = Reading::new(quiet);
     let read = read_items(path, options, &|done, total| progress.read(done, total));
     drop(progress);
-    let read = read?;
+    Ok(read?)
+}
+
+fn warn_about(read: &ReadItems, path: &Path) {
     let file = path.display();
     if let Some((line, reason)) = &read.first_bad {
         let many = thousands(read.bad_lines as f64);
@@ -128,7 +141,47 @@ pub fn read_catalogue(path: &Path, options: &ItemOptions, quiet: bool) -> Result
             names.join(", ")
         );
     }
-    Ok(read)
+}
+
+/// Leaves out the items without which a transform can be fitted, and counts their lines as bad.
+fn skip_bad_items(read: &mut ReadItems, options: &Options) -> Result<()> {
+    // Without an item, the guess of a column can be another one.
+    while read.items.len() > 1 {
+        let bad = bad_items(&read.items, options)?;
+        let places: HashMap<usize, String> = bad.iter().filter_map(of_item).collect();
+        if places.is_empty() {
+            break;
+        }
+        let (items, lines) = (
+            std::mem::take(&mut read.items),
+            std::mem::take(&mut read.lines),
+        );
+        for ((item, line), place) in items.into_iter().zip(lines).zip(1..) {
+            let Some(reason) = places.get(&place) else {
+                read.items.push(item);
+                read.lines.push(line);
+                continue;
+            };
+            read.bad_lines += 1;
+            if read
+                .first_bad
+                .as_ref()
+                .is_none_or(|(first, _)| line < *first)
+            {
+                read.first_bad = Some((line, reason.clone()));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The place of an item that is wrong, from 1, and the reason.
+fn of_item(error: &FitError) -> Option<(usize, String)> {
+    match error {
+        FitError::Item { item, error } => Some((*item, error.to_string())),
+        FitError::Id { item, reason } => Some((*item, reason.clone())),
+        _ => None,
+    }
 }
 
 /// Reads a catalogue, and ratings if there are any, fits a transform, and writes it with the vectors.
@@ -148,15 +201,19 @@ pub fn items(args: &FeaturesArgs, path: &Path, dim: usize) -> Result<ExitCode> {
 
 fn make(args: &FeaturesArgs, path: &Path, dim: usize, start: Instant) -> Result<ExitCode> {
     let reading = args.catalogue.reading(args.data.skip_bad_lines);
-    let mut read = read_catalogue(path, &reading, args.quiet)?;
+    let mut read = read_watched(path, &reading, args.quiet)?;
     let had_vectors = take_data(&mut read.items);
+    let options = args.catalogue.options(dim);
+    if args.data.skip_bad_lines {
+        skip_bad_items(&mut read, &options)?;
+    }
+    warn_about(&read, path);
     let count = |number: usize| thousands(number as f64);
     print_line(&format!(
         "Read {}: {} items",
         path.display(),
         count(read.items.len())
     ));
-    let options = args.catalogue.options(dim);
     let taken = match &args.ratings {
         None => None,
         Some(ratings) => {
@@ -172,9 +229,14 @@ fn make(args: &FeaturesArgs, path: &Path, dim: usize, start: Instant) -> Result<
     });
     drop(searching);
     let fitted = fitted.map_err(|error| located(error, path, &read))?;
+    for hint in &fitted.report.hints {
+        let place = |at: usize| format!("{}:{}", path.display(), read.lines[at]);
+        eprintln!("sclub: warning: {}", hint.tell(&place));
+    }
     print_line(&report(&fitted));
-    let is_ignored = |name: &String| name == AVAILABLE;
-    if fitted.report.ignored.iter().any(is_ignored) && !args.catalogue.ignore.iter().any(is_ignored)
+    let is_available = |left: &LeftOut| left.column == AVAILABLE;
+    if fitted.report.ignored.iter().any(is_available)
+        && !args.catalogue.ignore.iter().any(|name| name == AVAILABLE)
     {
         print_line(
             "available is left out: it says whether an item can be shown, and is never a feature",
@@ -240,16 +302,20 @@ fn take_data(items: &mut [RawItem]) -> bool {
     had_vectors
 }
 
-/// An error of an item with its line in the file.
-fn located(error: sclub_features::FitError, path: &Path, read: &ReadItems) -> anyhow::Error {
-    use sclub_features::FitError;
-    let (item, reason) = match &error {
-        FitError::Item { item, error } => (*item, error.to_string()),
-        FitError::Id { item, reason } => (*item, reason.clone()),
-        _ => return error.into(),
+/// An error of an item with its line in the file, and what can be done about it.
+fn located(error: FitError, path: &Path, read: &ReadItems) -> anyhow::Error {
+    let Some((item, reason)) = of_item(&error) else {
+        return error.into();
+    };
+    let is_same_id = matches!(error, FitError::Id { .. }) && reason.contains("is that of item");
+    let then = match is_same_id {
+        true => {
+            "; --skip-bad-lines skips such lines, and --gather with --id-column makes one item of them"
+        }
+        false => "; --skip-bad-lines skips such lines",
     };
     match item.checked_sub(1).and_then(|at| read.lines.get(at)) {
-        Some(line) => anyhow::anyhow!("{}:{line}: {reason}", path.display()),
+        Some(line) => anyhow::anyhow!("{}:{line}: {reason}{then}", path.display()),
         None => error.into(),
     }
 }
@@ -335,7 +401,13 @@ fn report(fitted: &Fitted) -> String {
         ));
     }
     if !report.ignored.is_empty() {
-        lines.push(format!("Left out: {}", report.ignored.join(", ")));
+        let one = |left: &LeftOut| match left.column == AVAILABLE {
+            // Its reason has a line of its own.
+            true => left.column.clone(),
+            false => format!("{} ({})", left.column, left.reason),
+        };
+        let all: Vec<String> = report.ignored.iter().map(one).collect();
+        lines.push(format!("Left out: {}", all.join(", ")));
     }
     if let Some(explained) = report.explained {
         let share = percent(Some(explained));

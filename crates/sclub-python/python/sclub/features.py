@@ -6,6 +6,7 @@ import inspect
 import json
 import math
 import os
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,7 +42,8 @@ class ItemFeatures:
     Attributes
     ----------
     report_ : dict
-        What was made of each column, and how much it explains. Not there after `load`.
+        What was made of each column (``columns``), how much it explains, the columns that were left out (``ignored``) and
+        why (``reasons``), and the warnings of the fit (``warnings``). Not there after `load`.
     n_features_out_ : int
         The number of features.
 
@@ -108,6 +110,12 @@ class ItemFeatures:
         ratings : file, table or `sclub.lab.Taken`, optional
             Who took what, as `sclub.lab.read_ratings` reads it. Items that at least 5 users took get vectors made
             from that, and all others those that their columns predict.
+
+        Warns
+        -----
+        UserWarning
+            If texts in a column of numbers were taken as missing, a comma can mean two things, or a column has almost only
+            numbers. The items are named by their places, from 1.
         """
         self._fit(X, ratings)
         return self
@@ -178,6 +186,8 @@ class ItemFeatures:
         transform, vectors, report = Transform.fit(_json(items), json.dumps(options), taken)
         self._keep(transform)
         self.report_ = json.loads(report)
+        for hint in self.report_["warnings"]:
+            warnings.warn(hint, UserWarning, stacklevel=3)
         return vectors
 
     def _keep(self, transform: Transform) -> None:
