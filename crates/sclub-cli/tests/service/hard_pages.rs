@@ -6,7 +6,7 @@ use crate::browser::Browser;
 use crate::server::{Server, items, sclub};
 
 /// Decisions of three items for a user, with a reward for the first.
-fn serve(server: &Server, user: &str, decisions: usize) {
+pub fn serve(server: &Server, user: &str, decisions: usize) {
     for _ in 0..decisions {
         let asked = json!({"user": user, "k": 3}).to_string();
         let answer = server.ok("POST", "/v1/recommend", &asked);
@@ -85,7 +85,7 @@ fn strange_texts_are_shown_as_they_are_and_break_nothing() {
 }
 
 /// The address of a user's card.
-fn browser_url(server: &Server, user: &str) -> String {
+pub fn browser_url(server: &Server, user: &str) -> String {
     let encoded: String = user.bytes().map(|byte| format!("%{byte:02x}")).collect();
     format!("{}#user/{encoded}", server.url)
 }

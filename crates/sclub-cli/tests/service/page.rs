@@ -383,6 +383,10 @@ fn where_a_user_seems_to_belong_is_on_the_page_and_in_words() {
     );
     let seen = browser.value("document.querySelector('#events').checkVisibility()");
     assert_eq!(seen, false, "it splits and merges nothing");
+    // Its rewards are those at the last fit, so they are no share of all rewards of now.
+    let facts = browser.text("#cluster-card dl");
+    assert!(facts.contains("at the last fit"), "{facts}");
+    assert!(!facts.contains("Share of all rewards"), "{facts}");
     search(&mut browser, user);
     browser.wait_for("document.querySelector('#placement') !== null");
     let rows = browser.value(

@@ -41,7 +41,8 @@ function draw(found) {
   const rest = found.users - members.length;
   $("cluster-title").textContent = `Cluster ${found.cluster}`;
   fill(card,
-    facts(["Users", whole(found.users)], ["Rewards learned", whole(found.count)], shareOf(found.count)),
+    isSoft() ? facts(["Users, at the last fit", whole(found.users)], ["Their rewards, at the last fit", whole(found.count)])
+      : facts(["Users", whole(found.users)], ["Rewards learned", whole(found.count)], shareOf(found.count)),
     el("h3", {}, "Favourite items, by expected reward"), favourites(found.favourites),
     el("h3", {}, rest > 0 && members.length ? `Members, ${whole(members.length)} of ${whole(found.users)}` : "Members"),
     members.length ? el("ul", { class: "chips" }, members.map((id) => el("li", {}, userLink(id)))) : el("p", { class: "muted" }, "None of its users has given a reward yet."),

@@ -16,6 +16,8 @@ function made(log) {
     unit: `clusters, by rounds${log ? ", logarithmic" : ""}`,
     x: { ...(log ? logarithmic : counting), values: labels },
     y: { values: labels, ...counting },
+    // Half of the longest label may stand beyond the last round.
+    padding: [24, 40, 0, 0],
     scales: { x: { time: false, distr: log ? 3 : 1, range: (plot, low, high) => [log ? low : 0, high] }, y: { range: (plot, low, high) => [0, 1.05 * Math.max(1, high)] } },
     series: [{}, line({
       ink: "cluster", paths: uPlot.paths.stepped({ align: 1 }),
@@ -56,6 +58,13 @@ function tell() {
   read.textContent = `${fitted}${took}.${found.fitting ? " Another one is being computed in the background." : ""}`;
 }
 
+// The weight of the clusters, as exactly as the gain tells it: it is 27 % at a gain of 0, with any caution.
+function weight({ clusters, gain, used }) {
+  if (clusters === 0) return "none";
+  if (used) return "50\u202f% or more";
+  return gain < 0 ? "below 27\u202f%" : "27 to 50\u202f%";
+}
+
 function worth() {
   const state = world.state;
   if (state.reward_warning) {
@@ -68,7 +77,8 @@ function worth() {
   const fact = (name, value, under) => el("div", {}, el("dt", {}, name), el("dd", {}, value), el("dd", { class: "under" }, under));
   const better = found.gain >= 0 ? "better" : "worse";
   const contents = [el("dl", { class: "facts worth" },
-    fact("Clusters", found.used ? "in use" : "hardly used", found.used ? "they have at least half of the weight in recommendations" : "they have less than half of the weight in recommendations; the rest has what all users have in common with each user’s own rewards"),
+    fact("Weight of the clusters", weight(found), found.clusters === 0 ? "none were found; all of the weight in recommendations has what all users have in common with each user’s own rewards"
+      : "of the weight in recommendations; the rest has what all users have in common with each user’s own rewards"),
     fact("Gain", `${decimal(found.gain, Math.abs(found.gain) < 10 ? 1 : 0)}\u202fnats`, `recent rewards are predicted ${better} with clusters than without`),
     fact("Not placed", `${decimal(100 * found.unplaced, 1)}\u202f%`, "of the users: no cluster has a probability of 50\u202f% or more"),
     fact("Effective parameters", whole(found.effective_parameters), numbers ? `determined by the rewards, of ${whole(numbers)}` : "determined by the rewards"),

@@ -30,10 +30,11 @@ function draw(answer) {
     wide("Arms", el("table", {}, el("thead", {}, head), el("tbody", {}, shown.arms.map((arm, index) => row(arm, index === 0))))));
 }
 
+let ticket = 0;
+
 export async function refresh() {
-  try {
-    draw(await get("/v1/experiments"));
-  } catch {
-    // A cluster has no experiments.
-  }
+  ticket += 1;
+  const mine = ticket;
+  const answer = await get("/v1/experiments");
+  if (mine === ticket) draw(answer);
 }

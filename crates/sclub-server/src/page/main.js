@@ -20,6 +20,8 @@ import * as userCard from "./user_card.js";
 import { age, note, world } from "./world.js";
 
 const POLL_MS = 2000;
+// The state, and with it the experiments, is read so often at most; less than five polls, which timers do not keep exactly.
+const STATE_MS = 5 * POLL_MS - 500;
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 
 async function route() {
@@ -55,13 +57,44 @@ function takeState(state) {
   }
   world.state = state;
   if (state.partitions) nodes.refresh();
-  else experiments.refresh();
+  else experiments.refresh().catch(() => { reading.isStale = true; });
   if (world.latest && restarted) world.latest = null;
   drawHeader();
   drawFigures();
   start.refresh();
   catalogue.refresh();
   clustering.take(state.clustering);
+}
+
+// Whether something has changed since the state was read last, and when that was. An earlier answer that comes late is left out: it
+// would look as if the server had another history.
+const reading = { isStale: false, at: -Infinity, number: 0, waits: 0 };
+
+async function fetchState() {
+  reading.number += 1;
+  const mine = reading.number;
+  reading.isStale = false;
+  reading.at = performance.now();
+  reading.waits += 1;
+  try {
+    const state = await get("/v1/state");
+    return mine === reading.number ? state : null;
+  } catch (error) {
+    reading.isStale = true;
+    throw error;
+  } finally {
+    reading.waits -= 1;
+  }
+}
+
+// Reads the state now. While it is read already, the next poll does so once more.
+async function readState() {
+  if (reading.waits) {
+    reading.isStale = true;
+    return;
+  }
+  const state = await fetchState();
+  if (state) takeState(state);
 }
 
 function takeClusters(answer) {
@@ -74,10 +107,10 @@ function takeClusters(answer) {
 
 async function refreshAll() {
   const [state, clusters, past] = await Promise.all([
-    get("/v1/state"), get(`/v1/clusters?limit=${map.DRAWN}`), get("/v1/history?limit=100"), liveCharts.refresh(true)]);
+    fetchState(), get(`/v1/clusters?limit=${map.DRAWN}`), get("/v1/history?limit=100"), liveCharts.refresh(true)]);
   // Until here, nothing is known that could be shown.
   document.body.classList.add("known");
-  takeState(state);
+  if (state) takeState(state);
   liveCharts.drawCharts();
   for (const change of [...past.changes].reverse()) note(change);
   world.dirty = false;
@@ -93,37 +126,50 @@ async function refreshAll() {
 }
 
 let polling = false;
-let polls = 0;
 
-async function poll() {
-  if (!world.dirty || document.hidden || polling || !world.state || $("live").dataset.state !== "connected") return;
-  polling = true;
+async function pollClusters() {
+  if (!world.dirty) return;
   world.dirty = false;
-  polls += 1;
   try {
     takeClusters(await get(`/v1/clusters?limit=${map.DRAWN}`));
-    clusterCard.refresh();
-    userCard.refresh();
-    catalogue.refresh();
-    if (polls % 5 === 0) takeState(await get("/v1/state"));
   } catch (error) {
     world.dirty = true;
+    throw error;
+  }
+  clusterCard.refresh();
+  userCard.refresh();
+  catalogue.refresh();
+}
+
+// What has changed is fetched with the next poll, and the state when it is due: the last change is seen without further ones.
+async function poll() {
+  if (document.hidden || polling || !world.state || $("live").dataset.state !== "connected") return;
+  polling = true;
+  try {
+    await pollClusters();
+    if (reading.isStale && performance.now() - reading.at >= STATE_MS) await readState();
+  } catch (error) {
     refusedOr(error, () => {});
   } finally {
     polling = false;
   }
 }
 
+let wasChanged = false;
+
 const handlers = {
   state(state) {
     world.clock = state.at - Date.now();
     const seen = `${state.events} ${state.rounds} ${state.users} ${state.clusters}`;
-    if (seen !== world.seen) world.dirty = true;
+    // Recommendations are no events. The second after a change counts too: items are counted a moment later.
+    const isChanged = seen !== world.seen || state.recommends_per_second > 0;
+    if (isChanged || wasChanged) world.dirty = reading.isStale = true;
+    wasChanged = isChanged;
     world.seen = seen;
     world.latest = state;
     liveCharts.remember(state);
     const fits = clustering.live(state);
-    if (world.state && (fits || state.writable !== world.state.writable || state.items !== world.state.items)) get("/v1/state").then(takeState, () => {});
+    if (world.state && (fits || state.writable !== world.state.writable || state.items !== world.state.items)) readState().catch(() => {});
     if (document.hidden) return;
     drawFigures();
     start.refresh();

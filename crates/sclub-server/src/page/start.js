@@ -2,6 +2,7 @@
 
 import { get, key, space } from "./api.js";
 import { $, copyButton, el } from "./dom.js";
+import { contextExample } from "./words.js";
 import { world } from "./world.js";
 
 // The item of the API's description: it has values that the transform knows.
@@ -11,6 +12,8 @@ const command = (text) => el("div", { class: "command" }, el("code", {}, text), 
 const step = (title, ...parts) => el("li", {}, el("strong", {}, title), parts);
 const words = (...parts) => el("p", {}, parts);
 const code = (text) => el("code", {}, text);
+// JSON on a line, with spaces. Names and values of a context have no quotation marks.
+const spaced = (value) => JSON.stringify(value, null, 1).replace(/\n\s*(\S)/g, (_, next) => (next === "}" ? next : ` ${next}`)).replaceAll("{ ", "{");
 
 async function findExample() {
   try {
@@ -31,6 +34,7 @@ function draw() {
   const auth = key() ? ' -H "Authorization: Bearer $SCLUB_KEY"' : "";
   const isEmpty = world.state.items === 0;
   const raw = world.state.raw_fields;
+  const asked = { user: "anna", k: 3, ...(world.state.context?.length ? { context: contextExample(world.state.context) } : {}) };
   const put = (item) => command(`curl -X PUT ${v1}/items${auth} --data-binary '${item}'`);
   $("start").replaceChildren(
     el("h2", { id: "start-title" }, isEmpty ? "First steps" : "Next steps"),
@@ -47,7 +51,8 @@ function draw() {
           words("With a log of clicks or purchases too, make a data folder that has learned from it, and start the server with ", code("--data shop"), ":"),
           command("sclub import --interactions clicks.csv --items catalogue.csv --features features/transform.json --data shop")),
       ] : null,
-      step("Recommend, from your application.", command(`curl ${v1}/recommend${auth} -d '{"user": "anna", "k": 3}'`)),
+      step("Recommend, from your application.", world.state.context?.length ? words("This server has context features: send the values that hold for the request, such as these.") : "",
+        command(`curl ${v1}/recommend${auth} -d '${spaced(asked)}'`)),
       step("Send back what was taken, and that the rest was not.",
         words(code('"others": 0'), " sends zeros for the items of the list that were not taken. Without zeros there is nothing to learn."),
         command(`curl ${v1}/feedback${auth} -d '{"decision": "…", "reward": 1, "others": 0}'`)),

@@ -5,7 +5,7 @@ import { chart, counting, ink, uPlot } from "./charts.js";
 import { $, bar, el, facts, fill } from "./dom.js";
 import { refusedOr } from "./key.js";
 import { count, decimal, short, whole } from "./numbers.js";
-import { clusterLink, idOf, itemName, percent, shareOf, whyBlock } from "./words.js";
+import { clusterLink, contextNames, idOf, itemName, percent, shareOf, whyBlock } from "./words.js";
 import { isSoft, since, world } from "./world.js";
 
 const PLACES = 6;
@@ -41,6 +41,14 @@ function draw({ id, found, next, recent }) {
       found ? el("div", {}, reason, estimates(found)) : null));
 }
 
+// A preview has no context. On a server with context features, no request of an application is like that.
+function contextFree() {
+  const names = contextNames(world.state.context);
+  if (!names.length) return null;
+  const listed = names.length > 1 ? `${names.slice(0, -1).join(", ")} and ${names.at(-1)} are` : `${names[0]} is`;
+  return el("p", { class: "note" }, `Without context: ${listed} 0. A request that gives them may get other items.`);
+}
+
 // What the user would be recommended now, and why: expected reward and bonus, and whose rewards it comes from.
 function nextItems(next) {
   if (!next) return null;
@@ -59,6 +67,7 @@ function nextItems(next) {
   };
   return [
     el("h3", {}, "Would get now, and why"),
+    contextFree(),
     next.arm ? el("p", { class: "note" }, `In the experiment ${next.experiment}, this user is in the arm ${next.arm}, served with ${next.policy}.`) : null,
     el("ol", { class: "bars placed", id: "next-items" }, next.items.map((item) => el("li", {},
       el("span", { class: "label", title: item.title ? `${item.title} (${item.id})` : item.id }, itemName(item)), el("span", { class: "track" }, bar(Math.max(0, item.score) / top)),

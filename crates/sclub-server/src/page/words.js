@@ -20,6 +20,15 @@ export function shareOf(rewards) {
   return all > 0 ? ["Share of all rewards", percent(Math.min(1, rewards / all))] : null;
 }
 
+// The names and the values of the context features of a server, which it declares as `hour` and `device=phone|tablet`.
+const declared = (context) => (context ?? []).map((text) => text.split("="));
+export const contextNames = (context) => declared(context).map(([name]) => name);
+
+// A context that requests may have: the first value of each category, and 1 for numbers.
+export function contextExample(context) {
+  return Object.fromEntries(declared(context).map(([name, values]) => [name, values?.split("|")[0] ?? 1]));
+}
+
 // A text in the direction of its own letters. What is longer than `most` characters is cut, and has the whole as a tooltip.
 export function cut(text, most, kind = null) {
   const letters = text.length > most ? [...text] : [];
