@@ -127,10 +127,13 @@ pub enum Command {
     /// Check the data folder of a server
     ///
     /// Reads every event in the folder, learns from all of them again, and prints their number and the
-    /// hash that the server must have.
+    /// hash that the server must have. The folder of another space than `default` is checked by itself: it is DIR/spaces/NAME.
     Verify(crate::keeping::VerifyArgs),
 
-    /// Write all data of a server, or of one of its spaces, into one file, also while it runs
+    /// Write all data of a space of a server into one file, also while it runs
+    ///
+    /// That is the space `default`, unless --data or --url is that of another one: --data DIR/spaces/NAME, or
+    /// --url URL/v1/spaces/NAME. Each space needs a backup of its own; those that this one has not are named.
     Backup(crate::keeping::BackupArgs),
 
     /// Make a server's folder from a backup

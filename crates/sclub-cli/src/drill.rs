@@ -20,6 +20,7 @@ use tokio::sync::oneshot;
 use crate::cluster::{Source, Stop, cluster_drill};
 use crate::files::{part_of, prepare_file, print_line};
 use crate::keeping::{BackupArgs, backup_folder, download, explained, fetch};
+use crate::left_out;
 use crate::remote::{Remote, TrustArgs, block_on, call};
 use crate::serve::KEYS;
 
@@ -356,10 +357,12 @@ fn backup(args: &BackupArgs, scratch: &Path) -> Result<(PathBuf, Option<Known>)>
     if let Some(data) = &args.source.data {
         let verified = engine::verify(&Env::real(), data, &mut |_| {}).map_err(explained)?;
         backup_folder(data, &file)?;
+        left_out::tell_of_folder(data, "was tried", "sclub backup --drill");
         let Verified { events, hash, .. } = verified;
         return Ok((file, Some(Known { events, hash })));
     }
     let remote = Remote::new(args.source.url.as_deref().unwrap_or_default(), &args.trust)?;
+    left_out::tell_of_server(&remote, "is tried", "sclub backup --drill");
     for _ in 0..MAX_BACKUPS {
         let before = known(&remote)?;
         download(&remote, "/v1/admin/backup", &file, args.quiet)?;
@@ -375,7 +378,11 @@ fn known(remote: &Remote) -> Result<Known> {
     let state = get(remote, "/v1/state?hash=true")?;
     let known = (state["events"].as_u64(), state["hash"].as_str());
     let (Some(events), Some(hash)) = known else {
-        bail!("the answer to /v1/state?hash=true has no events or no hash: {state}");
+        if state["node"].is_string() {
+            let url = remote.url();
+            bail!("{url} is a node of a cluster; use 'sclub cluster backup --drill'");
+        }
+        bail!("the answer to /v1/state?hash=true has no events or no hash");
     };
     let hash = hash.to_owned();
     Ok(Known { events, hash })

@@ -15,6 +15,7 @@ use sclub_server::store::StoreError;
 use crate::drill::{DrillArgs, drill};
 use crate::export_items;
 use crate::files::{create_private, part_of, prepare_file, print_line};
+use crate::left_out;
 use crate::progress;
 use crate::remote::{Refusal, Remote, TrustArgs, block_on};
 
@@ -123,7 +124,9 @@ pub struct ExportArgs {
 
 /// Checks a folder and prints the state that its events lead to.
 pub fn verify(args: &VerifyArgs) -> Result<ExitCode> {
-    verify_folder(&args.data, args.json)
+    let code = verify_folder(&args.data, args.json)?;
+    left_out::tell_of_folder(&args.data, "was checked", "sclub verify");
+    Ok(code)
 }
 
 /// Writes a backup.
@@ -134,10 +137,16 @@ pub fn backup(args: &BackupArgs) -> Result<ExitCode> {
     };
     prepare_file(out)?;
     let bytes = match (&args.source.data, &args.source.url) {
-        (Some(data), _) => backup_folder(data, out)?,
+        (Some(data), _) => {
+            let bytes = backup_folder(data, out)?;
+            left_out::tell_of_folder(data, "is in the backup", "sclub backup");
+            bytes
+        }
         (None, url) => {
             let remote = Remote::new(url.as_deref().unwrap_or_default(), &args.trust)?;
-            download(&remote, "/v1/admin/backup", out, args.quiet)?
+            let bytes = download(&remote, "/v1/admin/backup", out, args.quiet)?;
+            left_out::tell_of_server(&remote, "is in the backup", "sclub backup");
+            bytes
         }
     };
     print_line(&format!("{}: {bytes} bytes", out.display()));

@@ -16,6 +16,7 @@ mod features;
 mod field;
 mod files;
 mod keeping;
+mod left_out;
 mod manual;
 mod paper;
 mod progress;

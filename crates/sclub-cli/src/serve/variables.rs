@@ -1,5 +1,7 @@
 //! Environment variables that begin like settings and are none.
 
+use std::ffi::OsString;
+
 use anyhow::{Result, bail};
 
 use super::KEYS;
@@ -26,10 +28,11 @@ const OTHER_BEGINNINGS: [&str; 3] = ["SCLUB_ENV_", "SCLUB_SEED", "SCLUB_SIM_"];
 /// # Errors
 /// Names the variable and the setting with the nearest name.
 pub fn check() -> Result<()> {
-    check_names(std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned()))
+    let text = |text: OsString| text.to_string_lossy().into_owned();
+    check_all(std::env::vars_os().map(|(name, value)| (text(name), text(value))))
 }
 
-fn check_names(names: impl Iterator<Item = String>) -> Result<()> {
+fn check_all(variables: impl Iterator<Item = (String, String)>) -> Result<()> {
     let mut known: Vec<String> = keys().iter().map(|key| variable(key)).collect();
     let others = [
         "SCLUB_CONFIG",
@@ -39,15 +42,21 @@ fn check_names(names: impl Iterator<Item = String>) -> Result<()> {
         KEYS,
     ];
     known.extend(others.map(str::to_owned));
-    let is_other = |name: &str| {
+    let is_other = |name: &str, value: &str| {
         OTHERS.contains(&name)
             || OTHER_BEGINNINGS.iter().any(|other| name.starts_with(other))
-            || is_of_a_service(name)
+            || is_of_a_service(name, value)
     };
-    let mut ours = names.filter(|name| name.to_ascii_uppercase().starts_with("SCLUB_"));
-    let Some(unknown) = ours.find(|name| !known.contains(name) && !is_other(name)) else {
+    let is_known = |(name, value): &(String, String)| known.contains(name) || is_other(name, value);
+    let mut ours = variables.filter(|(name, _)| name.to_ascii_uppercase().starts_with("SCLUB_"));
+    let Some((unknown, _)) = ours.find(|variable| !is_known(variable)) else {
         return Ok(());
     };
+    if unknown == "SCLUB_PORT" {
+        bail!(
+            "environment SCLUB_PORT: there is no such variable; the port is in SCLUB_ADDR, such as SCLUB_ADDR=127.0.0.1:8080"
+        );
+    }
     let nearest = nearest(&unknown, known.iter()).map_or("", |name| name);
     bail!(
         "environment {unknown}: there is no such variable; the nearest is {nearest}, and `sclub serve --help` lists the settings; \
@@ -55,17 +64,21 @@ fn check_names(names: impl Iterator<Item = String>) -> Result<()> {
     );
 }
 
-/// Returns true for names that Kubernetes and Docker give to the address of a service called `sclub` or `sclub-…`, such as
-/// `SCLUB_NATS_SERVICE_PORT_CLIENT` and `SCLUB_NATS_PORT_4222_TCP_ADDR`.
-fn is_of_a_service(name: &str) -> bool {
+/// Returns true for variables with the address of a service called `sclub` or `sclub-…`, which Kubernetes and Docker make, such as
+/// `SCLUB_NATS_SERVICE_PORT_CLIENT`, `SCLUB_NATS_PORT_4222_TCP_ADDR` and `SCLUB_NATS_PORT=tcp://10.0.0.1:4222`.
+fn is_of_a_service(name: &str, value: &str) -> bool {
     let Some(rest) = name.strip_prefix("SCLUB") else {
         return false;
+    };
+    let is_address = |value: &str| {
+        let protocols = ["tcp://", "udp://", "sctp://"];
+        protocols.iter().any(|start| value.starts_with(start))
     };
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     ["_SERVICE_HOST", "_SERVICE_PORT"]
         .iter()
         .any(|part| rest.ends_with(part) || rest.contains("_SERVICE_PORT_"))
-        || rest.ends_with("_PORT")
+        || rest.ends_with("_PORT") && is_address(value)
         || rest.rsplit_once("_PORT_").is_some_and(|(_, address)| {
             let mut parts = address.split('_');
             parts.next().is_some_and(is_number)
@@ -102,32 +115,49 @@ mod tests {
 
     #[test]
     fn variables_of_services_are_not_settings() {
-        let is_refused = |name: &str| check_names([name.to_owned()].into_iter()).is_err();
-        for name in [
-            "SCLUB_SERVICE_HOST",
-            "SCLUB_SERVICE_PORT",
-            "SCLUB_SERVICE_PORT_HTTP",
-            "SCLUB_PORT",
-            "SCLUB_PORT_8080_TCP",
-            "SCLUB_PORT_8080_TCP_PROTO",
-            "SCLUB_NATS_SERVICE_HOST",
-            "SCLUB_NATS_SERVICE_PORT_CLIENT",
-            "SCLUB_NATS_PORT",
-            "SCLUB_NATS_PORT_4222_TCP_ADDR",
-            "SCLUB_DNS_PORT_53_UDP",
+        let is_refused = |variable: &str| {
+            let (name, value) = variable.split_once('=').unwrap_or((variable, ""));
+            check_all([(name.to_owned(), value.to_owned())].into_iter()).is_err()
+        };
+        for variable in [
+            "SCLUB_SERVICE_HOST=10.0.0.1",
+            "SCLUB_SERVICE_PORT=8080",
+            "SCLUB_SERVICE_PORT_HTTP=8080",
+            "SCLUB_PORT=tcp://10.0.0.1:8080",
+            "SCLUB_PORT_8080_TCP=tcp://10.0.0.1:8080",
+            "SCLUB_PORT_8080_TCP_PROTO=tcp",
+            "SCLUB_PORT_8080_TCP_PORT=8080",
+            "SCLUB_NATS_SERVICE_HOST=10.0.0.1",
+            "SCLUB_NATS_SERVICE_PORT_CLIENT=4222",
+            "SCLUB_NATS_PORT=tcp://10.0.0.1:4222",
+            "SCLUB_NATS_PORT_4222_TCP_ADDR=10.0.0.1",
+            "SCLUB_DNS_PORT=udp://10.0.0.1:53",
+            "SCLUB_DNS_PORT=sctp://10.0.0.1:53",
+            "SCLUB_DNS_PORT_53_UDP=udp://10.0.0.1:53",
         ] {
-            assert!(!is_refused(name), "{name}");
+            assert!(!is_refused(variable), "{variable}");
         }
-        for name in [
+        for variable in [
             "SCLUB_POLCY",
+            "SCLUB_PORT",
+            "SCLUB_PORT=8080",
+            "SCLUB_METRICS_PORT=9",
+            "SCLUB_PORT=http://10.0.0.1:8080",
             "SCLUB_PORT_8080",
             "SCLUB_PORT_X_TCP",
             "SCLUB_PORT_8080_TCP_NAME",
             "SCLUB_SERVICES_HOST",
             "sclub_policy",
         ] {
-            assert!(is_refused(name), "{name}");
+            assert!(is_refused(variable), "{variable}");
         }
+    }
+
+    #[test]
+    fn the_variable_for_the_port_is_named() {
+        let mistyped = [("SCLUB_PORT".to_owned(), "8080".to_owned())];
+        let error = check_all(mistyped.into_iter()).unwrap_err().to_string();
+        assert!(error.contains("SCLUB_ADDR"), "{error}");
     }
 
     #[test]

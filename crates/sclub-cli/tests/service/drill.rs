@@ -155,6 +155,21 @@ fn a_copy_that_differs_from_its_source_does_not_pass() {
     fails(&state, "the source and the backup differ");
 }
 
+#[test]
+fn a_drill_of_a_node_names_the_command_for_clusters() {
+    let folder = tempfile::tempdir().unwrap();
+    let state =
+        r#"{"events": 7, "hashes": {"0": "0123456789abcdef"}, "partitions": 1, "node": "n1"}"#;
+    let url = pretend(Vec::new(), state.to_owned());
+    let (passed, result) = drill(&["--url", &url], folder.path());
+    let error = result["error"].as_str().unwrap_or_default();
+    assert!(
+        !passed && error.contains("use 'sclub cluster backup --drill'"),
+        "{result}"
+    );
+    assert!(!error.contains("partitions"), "{result}");
+}
+
 /// The processes whose command line has a text.
 #[cfg(target_os = "linux")]
 fn processes_with(text: &str) -> usize {

@@ -213,6 +213,54 @@ fn a_copy_is_taken_while_it_serves_and_is_as_good() {
 }
 
 #[test]
+fn spaces_that_a_command_leaves_out_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, file) = (folder.path().join("data"), folder.path().join("backup"));
+    let server = Server::start(&data, &[]);
+    let said = |arguments: &[&str]| {
+        let output = run(arguments);
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let backup = |source: &[&str]| said(&[&["backup", "--out", text(&file)], source].concat());
+    assert_eq!(backup(&["--url", &server.url]), "");
+    for space in ["shop", "news"] {
+        let path = format!("/v1/spaces/{space}");
+        assert_eq!(server.call("PUT", &path, r#"{"dim": 2}"#).0, 201);
+    }
+    let url = server.url.trim_end_matches('/');
+    let of_url = format!("`sclub backup --url {url}/v1/spaces/NAME`");
+    let told = backup(&["--quiet", "--url", &server.url]);
+    assert!(
+        told.contains("not news, shop;") && told.contains(&of_url),
+        "{told}"
+    );
+    assert_eq!(backup(&["--url", &format!("{url}/v1/spaces/news")]), "");
+    assert!(server.stop().success());
+    let of_data = data.join("spaces").join("NAME");
+    for (command, told) in [
+        ("sclub backup", backup(&["--data", text(&data)])),
+        (
+            "sclub verify",
+            said(&["verify", "--json", "--data", text(&data)]),
+        ),
+        (
+            "sclub backup --drill",
+            said(&["backup", "--drill", "--data", text(&data)]),
+        ),
+    ] {
+        let how = format!("`{command} --data {}`", of_data.display());
+        assert!(
+            told.contains("not news, shop;") && told.contains(&how),
+            "{told}"
+        );
+    }
+    let news = data.join("spaces/news");
+    assert_eq!(backup(&["--data", text(&news)]), "");
+    assert_eq!(said(&["verify", "--json", "--data", text(&news)]), "");
+}
+
+#[test]
 fn a_folder_is_used_by_one_server_at_a_time() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
