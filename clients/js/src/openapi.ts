@@ -667,7 +667,7 @@ export interface components {
             cluster: number;
             /**
              * Format: int64
-             * @description The number of rewards learned from them.
+             * @description The number of rewards learned from them; with `sclub-soft` as of the last fit, too.
              */
             count: number;
             /** @description Its estimate. */
@@ -676,7 +676,7 @@ export interface components {
             favourites: components["schemas"]["Favourite"][];
             /**
              * Format: double
-             * @description The number of rewards learned from them per round.
+             * @description `count` per round learned until now.
              */
             frequency: number;
             last_change?: components["schemas"]["HistoryEntry"] | null;
@@ -684,7 +684,7 @@ export interface components {
             members: string[];
             /**
              * Format: int64
-             * @description The number of users in it.
+             * @description The number of users in it; with `sclub-soft` as of the last fit, each counted with the probability of being in it.
              */
             users: number;
         };
@@ -697,14 +697,14 @@ export interface components {
             cluster: number;
             /**
              * Format: int64
-             * @description The number of rewards learned from them.
+             * @description The number of rewards learned from them; with `sclub-soft` as of the last fit, too.
              */
             count: number;
             /** @description Its estimate. */
             estimate: number[];
             /**
              * Format: int64
-             * @description The number of users in it.
+             * @description The number of users in it; with `sclub-soft` as of the last fit, each counted with the probability of being in it.
              */
             users: number;
         };
@@ -3017,7 +3017,7 @@ export interface operations {
                 after?: string;
                 /** @description The maximum number of entries. */
                 limit?: number;
-                /** @description Only items whose id, title, one of whose tags or a text of whose `data` contains this text. Upper and lower case are the same. */
+                /** @description Only items that have all words of this text, in any order, each as a part of the id, the title, a tag or a text of `data`. Upper and lower case are the same, and so are Latin letters with and without accents. */
                 search?: string;
                 /** @description True to include how often each item was shown, and its rewards. */
                 counts?: boolean;

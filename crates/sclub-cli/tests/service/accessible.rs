@@ -226,14 +226,14 @@ fn the_page_shows_items_users_and_experiments_so_that_all_can_read_them() {
     browser.wait_for("document.querySelector('#items-page').innerText === '11 to 20 of 25'");
     assert_eq!(rows(&mut browser)[0][0], "Drink 10 d10");
     browser.value(
-        "(field => { field.value = 'drink 2'; field.form.requestSubmit(); })(document.querySelector('#items-search'))",
+        "(field => { field.value = 'd2 drink'; field.form.requestSubmit(); })(document.querySelector('#items-search'))",
     );
     browser.wait_for("document.querySelector('#items-count').innerText === '6 items found'");
     browser.value(
-        "(field => { field.value = 'mill 3'; field.form.requestSubmit(); })(document.querySelector('#items-search'))",
+        "(field => { field.value = 'mill d3'; field.form.requestSubmit(); })(document.querySelector('#items-search'))",
     );
     browser.wait_for(
-        "document.querySelector('#items-count').innerText === '6 items found'
+        "document.querySelector('#items-count').innerText === '1 item found'
         && document.querySelector('#items-card tbody th').innerText.includes('d3')",
     );
     browser.value(

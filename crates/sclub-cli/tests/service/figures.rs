@@ -357,6 +357,11 @@ fn items_are_found_by_id_title_tag_and_the_texts_of_data() {
     // Texts of data, with quotation marks, but not the names of its fields.
     assert_eq!(find("search=%22S%C3%9CD%22+mill").1, ["x2"]);
     assert_eq!(find("search=maker").0, 0);
+    // All words, in any order and place, without accents.
+    assert_eq!(find("search=tee+gruner").1, ["x1"]);
+    assert_eq!(find("search=hot++k%C3%A1ff").1, ["x2"]);
+    assert_eq!(find("search=tee+kaffee").0, 0);
+    assert_eq!(find("search=sud%22+mill+x2").1, ["x2"]);
     assert_eq!(
         find("search=i2&limit=2"),
         (11, vec!["i2".into(), "i20".into()], json!("i20"))

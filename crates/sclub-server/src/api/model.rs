@@ -377,9 +377,9 @@ pub struct UserCard {
 pub struct ClusterLine {
     /// Its label.
     pub cluster: u64,
-    /// The number of users in it.
+    /// The number of users in it; with `sclub-soft` as of the last fit, each counted with the probability of being in it.
     pub users: u64,
-    /// The number of rewards learned from them.
+    /// The number of rewards learned from them; with `sclub-soft` as of the last fit, too.
     pub count: u64,
     /// Its estimate.
     pub estimate: Vec<f64>,
@@ -401,11 +401,11 @@ pub struct ClustersPage {
 pub struct ClusterCard {
     /// Its label.
     pub cluster: u64,
-    /// The number of users in it.
+    /// The number of users in it; with `sclub-soft` as of the last fit, each counted with the probability of being in it.
     pub users: u64,
-    /// The number of rewards learned from them.
+    /// The number of rewards learned from them; with `sclub-soft` as of the last fit, too.
     pub count: u64,
-    /// The number of rewards learned from them per round.
+    /// `count` per round learned until now.
     pub frequency: f64,
     /// Its estimate.
     pub estimate: Vec<f64>,

@@ -13,7 +13,7 @@ pub struct ItemsQuery {
     /// The maximum number of entries.
     #[param(default = 100, maximum = 1000)]
     pub limit: Option<usize>,
-    /// Only items whose id, title, one of whose tags or a text of whose `data` contains this text. Upper and lower case are the same.
+    /// Only items that have all words of this text, in any order, each as a part of the id, the title, a tag or a text of `data`. Upper and lower case are the same, and so are Latin letters with and without accents.
     #[param(max_length = 200)]
     pub search: Option<String>,
     /// True to include how often each item was shown, and its rewards.

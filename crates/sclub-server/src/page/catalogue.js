@@ -105,7 +105,7 @@ function draw() {
   const table = answer.items.length
     ? wide("Items",
       el("table", { class: "items" }, el("thead", {}, el("tr", {}, heads)), el("tbody", {}, answer.items.map((item, n) => row(item, counted?.[n])))))
-    : el("p", { class: "muted" }, search ? "No item has this text in its id, its title, a tag or another field." : "The catalogue is empty.");
+    : el("p", { class: "muted" }, search ? "No item has all these words in its id, its title, a tag or another field." : "The catalogue is empty.");
   const from = answer.items.length ? `${whole(first)} to ${whole(first + answer.items.length - 1)} of ${whole(answer.total)}` : "";
   const note = !counted ? "Times shown and rewards are not counted: the server has no journal (--journal-days 0)."
     : answer.counted_since ? ["Times shown and rewards are counted since the first one, ", since(answer.counted_since), "."] : null;

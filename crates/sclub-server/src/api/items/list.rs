@@ -215,12 +215,49 @@ impl Listing {
     }
 }
 
-/// A text that is searched for.
+/// The words that are searched for: an item has all of them, each in any of its texts.
 struct Search {
-    /// In lower case.
+    words: Vec<Word>,
+}
+
+struct Word {
+    /// Folded.
     text: String,
     /// As a part of JSON.
     escaped: String,
+}
+
+/// A text in lower case, without the accents of Latin letters: so that it is found by those who do not type them.
+fn folded(text: &str) -> String {
+    let lower = text.chars().flat_map(char::to_lowercase);
+    let kept = lower.filter(|c| !('\u{300}'..='\u{36f}').contains(c));
+    kept.map(plain).collect()
+}
+
+/// A small letter of Latin-1 or Latin Extended-A without its accent. Others are as they are.
+fn plain(letter: char) -> char {
+    match letter {
+        'à'..='å' | 'ā' | 'ă' | 'ą' => 'a',
+        'ç' | 'ć' | 'ĉ' | 'ċ' | 'č' => 'c',
+        'ď' | 'đ' => 'd',
+        'è'..='ë' | 'ē' | 'ĕ' | 'ė' | 'ę' | 'ě' => 'e',
+        'ĝ' | 'ğ' | 'ġ' | 'ģ' => 'g',
+        'ĥ' | 'ħ' => 'h',
+        'ì'..='ï' | 'ĩ' | 'ī' | 'ĭ' | 'į' | 'ı' => 'i',
+        'ĵ' => 'j',
+        'ķ' => 'k',
+        'ĺ' | 'ļ' | 'ľ' | 'ŀ' | 'ł' => 'l',
+        'ñ' | 'ń' | 'ņ' | 'ň' => 'n',
+        'ò'..='ö' | 'ø' | 'ō' | 'ŏ' | 'ő' => 'o',
+        'ŕ' | 'ŗ' | 'ř' => 'r',
+        'ś' | 'ŝ' | 'ş' | 'š' | 'ș' => 's',
+        'ţ' | 'ť' | 'ŧ' | 'ț' => 't',
+        'ù'..='ü' | 'ũ' | 'ū' | 'ŭ' | 'ů' | 'ű' | 'ų' => 'u',
+        'ŵ' => 'w',
+        'ý' | 'ÿ' | 'ŷ' => 'y',
+        'ź' | 'ż' | 'ž' => 'z',
+        other => other,
+    }
 }
 
 impl Search {
@@ -233,25 +270,42 @@ impl Search {
             let message = format!("search has {length} characters; at most {max} are allowed");
             return Err(Refusal::invalid("search", message));
         }
-        let text = text.trim().to_lowercase();
-        let quoted = Value::from(&*text).to_string();
+        let words = folded(text);
+        let words = words.split_whitespace().map(|word| {
+            let quoted = Value::from(word).to_string();
+            Word {
+                text: word.to_owned(),
+                escaped: quoted[1..quoted.len() - 1].to_owned(),
+            }
+        });
         Ok(Self {
-            escaped: quoted[1..quoted.len() - 1].to_owned(),
-            text,
+            words: words.collect(),
         })
     }
 
     fn finds(&self, catalogue: &Catalogue, slot: usize) -> bool {
-        let has = |text: &str| text.to_lowercase().contains(&self.text);
         let description = catalogue.description(slot);
-        has(&catalogue.entry(slot).id)
-            || description.title.as_deref().is_some_and(has)
-            || description.tags.iter().any(|tag| has(tag))
-            // Most data need not be parsed.
-            || (description.data.to_lowercase().contains(&self.escaped)
-                && description.object().is_ok_and(|data| {
-                    data.is_some_and(|data| data.values().any(|value| any_text(value, &has)))
-                }))
+        let id = folded(&catalogue.entry(slot).id);
+        let title = description.title.as_deref().map(folded);
+        let tags: Vec<String> = description.tags.iter().map(|tag| folded(tag)).collect();
+        let short: Vec<&String> = std::iter::once(&id).chain(&title).chain(&tags).collect();
+        let is_missing = |word: &&Word| !short.iter().any(|text| text.contains(&word.text));
+        let missing: Vec<&Word> = self.words.iter().filter(is_missing).collect();
+        if missing.is_empty() {
+            return true;
+        }
+        // Most data need not be parsed.
+        let data = folded(&description.data);
+        if !missing.iter().all(|word| data.contains(&word.escaped)) {
+            return false;
+        }
+        let Ok(Some(data)) = description.object() else {
+            return false;
+        };
+        missing.iter().all(|word| {
+            let has = |text: &str| folded(text).contains(&word.text);
+            data.values().any(|value| any_text(value, &has))
+        })
     }
 }
 
