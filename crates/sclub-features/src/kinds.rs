@@ -294,13 +294,13 @@ fn guess<'a>(name: &str, values: impl Iterator<Item = &'a Value>, differing: &Di
         Some(_) => return Kind::Ignored(SAME),
         None => return Kind::Ignored("empty"),
     };
+    let is_id = name.len() > 2 && (name.ends_with("Id") || name.to_lowercase().ends_with("_id"));
     if values.iter().all(|value| value.is_array()) {
         return match differing.numbers(&values) {
-            Some(format) => Kind::Number(format),
-            None => Kind::Tags { separator: None },
+            Some(format) if !is_id => Kind::Number(format),
+            _ => Kind::Tags { separator: None },
         };
     }
-    let is_id = name.len() > 2 && (name.ends_with("Id") || name.to_lowercase().ends_with("_id"));
     if is_id {
         return Kind::Ignored("an id, by its name");
     }
@@ -455,7 +455,9 @@ mod tests {
         let ids = json!([{"id": 1, "a": ["2", "7"]}, {"id": 2, "a": ["7", "4"]}]);
         let beside =
             json!([{"id": 1, "a": ["2", "7"], "tag": ["x", "y"]}, {"id": 2, "a": ["7", "4"]}]);
+        let user_ids = json!([{"id": 1, "a_id": ["2", "2"]}, {"id": 2, "a_id": ["7", "7"]}]);
         for (items, expected) in [
+            (user_ids, &tags),
             (fractions, &number),
             (equal, &number),
             (ids, &tags),

@@ -42,8 +42,8 @@ class ItemFeatures:
     Attributes
     ----------
     report_ : dict
-        What was made of each column (``columns``), how much it explains, the columns that were left out (``ignored``) and
-        why (``reasons``), and the warnings of the fit (``warnings``). Not there after `load`.
+        What was made of each column (``columns``), how much it explains, the columns that were left out (``ignored``)
+        and why (``reasons``), and the warnings of the fit (``warnings``). Not there after `load`.
     n_features_out_ : int
         The number of features.
 
@@ -114,8 +114,8 @@ class ItemFeatures:
         Warns
         -----
         UserWarning
-            If texts in a column of numbers were taken as missing, a comma can mean two things, or a column has almost only
-            numbers. The items are named by their places, from 1.
+            If texts in a column of numbers were taken as missing, a comma can mean two things, or a column has almost
+            only numbers. The items are named by their places, from 1.
         """
         self._fit(X, ratings)
         return self
