@@ -101,7 +101,7 @@ pub fn serve(
                 Identity::new(settings, &*env.random).map_err(OpenError::from)?;
             }
             // A folder that is in use, or is not a data folder, is an error before any request is answered.
-            Some(Folder::open(&env, &settings.data)?)
+            Some(Folder::open_to_serve(&env, &settings.data, settings)?)
         }
     };
     let traces = Traces::start(settings, addr).map_err(ServeError::Settings)?;

@@ -283,7 +283,7 @@ impl Engine {
         if env.disk.names(data).is_err() {
             Identity::new(settings, &*env.random)?;
         }
-        Self::start(Folder::open(&env, data)?, settings)
+        Self::start(Folder::open_to_serve(&env, data, settings)?, settings)
     }
 
     /// Like [`Engine::open`], with a folder that is open already.

@@ -183,7 +183,7 @@ impl Spaces {
         for (space, path, problem) in found {
             let opened = match problem {
                 Some(problem) => Err(problem),
-                None => Folder::open(&env, &path)
+                None => Folder::open_to_serve(&env, &path, space.app.settings())
                     .map_err(OpenError::from)
                     .and_then(|folder| self.start(&space, folder))
                     .map_err(|error| error.to_string()),
@@ -286,7 +286,7 @@ impl Spaces {
             }
             made?;
         }
-        let opened = Folder::open(&env, path)
+        let opened = Folder::open_to_serve(&env, path, space.app.settings())
             .map_err(OpenError::from)
             .and_then(|folder| {
                 // An operator may have put the folder there.

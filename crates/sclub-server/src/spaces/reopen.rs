@@ -81,7 +81,7 @@ impl Spaces {
             );
             return Err(StoreError::Refused(reason).into());
         }
-        let folder = Folder::open(&env, path)?;
+        let folder = Folder::open_to_serve(&env, path, space.app.settings())?;
         if !has_settings {
             write_given(&*env.disk, path, &space.given)?;
         }

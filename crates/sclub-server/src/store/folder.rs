@@ -28,6 +28,7 @@ use super::snapshots::Snapshots;
 use super::{Checked, StoreError};
 use crate::engine::COUNTS_FILE;
 use crate::env::{Disk, Env, LockGuard};
+use crate::settings::Settings;
 
 /// The format that this version reads and writes.
 const FORMAT: u64 = 2;
@@ -71,6 +72,33 @@ impl Folder {
     /// If it is in use, is not a data folder, is damaged, or cannot be written.
     pub fn open(env: &Env, path: &Path) -> Result<Self, StoreError> {
         Self::open_with(env, path, SEGMENT_BYTES)
+    }
+
+    /// Like [`Folder::open`], for a server with these settings. If it keeps no journal, a damaged one is removed.
+    ///
+    /// # Errors
+    /// As [`Folder::open`].
+    pub fn open_to_serve(env: &Env, path: &Path, settings: &Settings) -> Result<Self, StoreError> {
+        let opened = Self::open(env, path);
+        let keeps_journal = settings.journal_days > 0;
+        let journal = path.join("journal");
+        match opened {
+            Err(StoreError::Damaged { file, reason })
+                if !keeps_journal && file.starts_with(&journal) =>
+            {
+                let file = file.display();
+                tracing::warn!(%file, reason, "journal-days is 0: the damaged journal is removed");
+                Segments::remove_all(env, &journal)?;
+                let ends = path.join("ends");
+                let known = files::get(&*env.disk, &ends)?;
+                let known = known.and_then(|bytes| postcard::from_bytes::<[u64; 2]>(&bytes).ok());
+                if let Some([log, _]) = known {
+                    write_ends(&*env.disk, path, [log, 0])?;
+                }
+                Self::open(env, path)
+            }
+            opened => opened,
+        }
     }
 
     /// Like [`Folder::open`], with another length of the files of the log and the journal.
@@ -141,9 +169,11 @@ impl Folder {
     /// # Errors
     /// If it cannot be written.
     pub fn close(&self) -> Result<(), StoreError> {
-        let ends = [self.log.last(), self.journal.last()];
-        let bytes = postcard::to_stdvec(&ends).expect("plain data");
-        files::put(&*self.env.disk, &self.path.join("ends"), &bytes)
+        write_ends(
+            &*self.env.disk,
+            &self.path,
+            [self.log.last(), self.journal.last()],
+        )
     }
 
     /// Puts the complete and closed folder in [`IMPORTING`] into the place of this one. It is durable when this returns.
@@ -341,6 +371,12 @@ fn take_import(disk: &dyn Disk, path: &Path) -> Result<(), StoreError> {
     disk.sync_dir(path).writing(path)?;
     disk.remove_dir_all(&imported).writing(&imported)?;
     disk.sync_dir(path).writing(path)
+}
+
+/// Records the last batches of the log and the journal.
+fn write_ends(disk: &dyn Disk, path: &Path, ends: [u64; 2]) -> Result<(), StoreError> {
+    let bytes = postcard::to_stdvec(&ends).expect("plain data");
+    files::put(disk, &path.join("ends"), &bytes)
 }
 
 /// Checks the format of a folder. Returns true if the folder is empty.

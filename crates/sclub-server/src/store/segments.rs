@@ -117,6 +117,29 @@ impl Segments {
         })
     }
 
+    /// Removes all files of a log, which may be damaged.
+    ///
+    /// # Errors
+    /// If one cannot be removed.
+    pub fn remove_all(env: &Env, dir: &Path) -> Result<(), StoreError> {
+        let disk = &env.disk;
+        for name in disk.names(dir).reading(dir)? {
+            if name.ends_with(".log") {
+                disk.remove(&dir.join(name)).writing(dir)?;
+            }
+        }
+        disk.sync_dir(dir).writing(dir)
+    }
+
+    /// The files, oldest first. That of the writer has its batches up to the last one.
+    fn list(&self, writer: &Writer) -> Result<Vec<Segment>, StoreError> {
+        let mut segments = list(&self.env, &self.dir)?;
+        if let Some(newest) = segments.last_mut() {
+            newest.last = writer.last;
+        }
+        Ok(segments)
+    }
+
     fn writer(&self) -> MutexGuard<'_, Writer> {
         lock(&self.writer)
     }
@@ -280,7 +303,7 @@ impl Segments {
         let mut writer = self.writer();
         self.begin(&mut writer)?;
         let newest = writer.serial - 1;
-        for mut segment in list(&self.env, &self.dir)? {
+        for mut segment in self.list(&writer)? {
             let header = segment.header;
             let is_void = segment.until == Some(header.first);
             if header.serial == newest {
@@ -333,8 +356,8 @@ impl Segments {
     /// # Errors
     /// If the folder cannot be read.
     pub fn first(&self) -> Result<u64, StoreError> {
-        let _writer = self.writer();
-        let segments = list(&self.env, &self.dir)?;
+        let writer = self.writer();
+        let segments = self.list(&writer)?;
         Ok(segments.first().map_or(1, Segment::first))
     }
 
@@ -343,8 +366,8 @@ impl Segments {
     /// # Errors
     /// If the folder cannot be read.
     pub fn newest_file(&self) -> Result<PathBuf, StoreError> {
-        let _writer = self.writer();
-        let newest = list(&self.env, &self.dir)?.pop();
+        let writer = self.writer();
+        let newest = self.list(&writer)?.pop();
         Ok(newest.map_or_else(|| self.dir.clone(), |segment| segment.path))
     }
 
@@ -354,8 +377,8 @@ impl Segments {
     /// # Errors
     /// If the folder cannot be read.
     pub fn closed(&self) -> Result<Vec<(u64, u64)>, StoreError> {
-        let _writer = self.writer();
-        let segments = list(&self.env, &self.dir)?;
+        let writer = self.writer();
+        let segments = self.list(&writer)?;
         let closed = segments.iter().filter_map(|s| Some((s, s.until?)));
         closed
             .map(|(segment, until)| Ok((until, segment.path_length(&self.env)?)))
@@ -368,7 +391,8 @@ impl Segments {
     /// The file that is damaged.
     pub fn check(&self) -> Result<(u64, u64), StoreError> {
         let (mut files, mut bytes) = (0, 0);
-        for mut segment in list(&self.env, &self.dir)? {
+        let segments = self.list(&self.writer())?;
+        for mut segment in segments {
             segment.open(&self.env)?;
             while next_of(&mut segment)?.is_some() {}
             let path = segment.path.clone();
@@ -412,8 +436,8 @@ impl Segments {
     /// If a batch was dropped, or a file cannot be read.
     pub fn read(&self, after: u64) -> Result<Batches, StoreError> {
         // Locked, so that no file is made, removed or rewritten meanwhile.
-        let _writer = self.writer();
-        let mut segments = list(&self.env, &self.dir)?;
+        let writer = self.writer();
+        let mut segments = self.list(&writer)?;
         segments.retain(|s| s.until.is_none_or(|until| until > after + 1));
         for segment in &mut segments {
             segment.open(&self.env)?;
@@ -449,7 +473,7 @@ impl Segments {
     /// If a file cannot be removed. It can be retried.
     pub fn drop_before(&self, number: u64) -> Result<(), StoreError> {
         let writer = self.writer();
-        for segment in list(&self.env, &self.dir)? {
+        for segment in self.list(&writer)? {
             if segment
                 .until
                 .is_some_and(|until| until <= number.min(writer.last + 1))

@@ -441,3 +441,58 @@ fn a_snapshot_that_differs_from_the_log_is_found() {
     let expected = "the log gives a different state";
     assert!(error.to_string().contains(expected), "{error}");
 }
+
+/// The newest file has no end that a later file would tell.
+#[test]
+fn a_damaged_journal_is_an_error_while_the_server_runs_too() {
+    let bench = Bench::with_items(Env::real(), &settings());
+    let export = || {
+        let mut out = Vec::new();
+        let done = bench.runtime.block_on(bench.engine.export(&mut out));
+        done.map(|_| out.split(|byte| *byte == b'\n').count())
+    };
+    for user in ["u", "v", "w"] {
+        bench.serve(user, 4);
+        assert!(export().unwrap() > 4);
+    }
+    let newest = files(&bench.folder.path().join("journal")).pop().unwrap();
+    flip(&newest, 100, 3);
+    let error = export().unwrap_err().to_string();
+    assert!(error.contains(&newest.display().to_string()), "{error}");
+    bench.serve("x", 4);
+    assert!(export().is_err());
+}
+
+#[test]
+fn a_damaged_journal_is_removed_by_a_start_without_one() {
+    for at in [10, 100, 1000] {
+        let bench = Bench::with_items(Env::real(), &settings());
+        for user in 0..20 {
+            bench.serve(&user.to_string(), 4);
+        }
+        let (hash, shown) = (bench.hash(), bench.decide("w"));
+        let folder = bench.close();
+        let newest = files(&folder.path().join("journal")).pop().unwrap();
+        flip(&newest, at, 3);
+        let refused = Engine::open(Env::real(), folder.path(), &settings());
+        let error = refused.err().unwrap().to_string();
+        assert!(error.contains(&newest.display().to_string()), "{error}");
+
+        let without = Settings {
+            journal_days: 0,
+            ..settings()
+        };
+        let bench = Bench::at(folder, Env::real(), &without);
+        assert_eq!(bench.hash(), hash);
+        let folder = bench.close();
+        let bench = Bench::at(folder, Env::real(), &settings());
+        assert_eq!(bench.feedback(&shown, 1.0), Ok(true));
+        let mut out = Vec::new();
+        bench
+            .runtime
+            .block_on(bench.engine.export(&mut out))
+            .unwrap();
+        let hash = bench.hash();
+        assert_eq!(verified(bench.close().path()), hash);
+    }
+}

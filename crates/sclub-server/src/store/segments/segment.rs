@@ -18,6 +18,8 @@ pub(super) struct Segment {
     pub frames: Option<Frames>,
     /// The number of the first batch of the next file; `None` for the newest file.
     pub until: Option<u64>,
+    /// The number of the last batch that is known to be in the newest file.
+    pub last: u64,
 }
 
 impl Segment {
@@ -110,6 +112,7 @@ pub(super) fn list(env: &Env, dir: &Path) -> Result<Vec<Segment>, StoreError> {
             header: *frames.header(),
             frames: None,
             until: None,
+            last: 0,
         });
     }
     segments.sort_by_key(|segment| segment.header.serial);
@@ -135,8 +138,8 @@ pub(super) fn next_of(segment: &mut Segment) -> Result<Option<(u64, Vec<u8>)>, S
     }
     match (frames.next().reading(&segment.path)?, segment.until) {
         (Some(batch), _) => Ok(Some((number, batch))),
-        (None, None) => Ok(None),
-        (None, Some(_)) => Err(damaged(
+        (None, None) if number > segment.last => Ok(None),
+        (None, _) => Err(damaged(
             &segment.path,
             format!("batch {number} is damaged or missing"),
         )),
