@@ -144,7 +144,7 @@ fn export_line() -> Value {
             "score": {"type": "number"},
             "cluster": {"type": "integer", "minimum": 0},
             "reward": number,
-            "assumed": {"description": "True if nobody has sent the reward.", "type": "boolean", "const": true},
+            "assumed": {"description": "True for an assumed reward: of `others`, or of `--unanswered`.", "type": "boolean", "const": true},
             "decided": {"description": "The time of the decision, in milliseconds since 1970.", "type": "integer", "minimum": 0},
             "rewarded": {"description": "The time of the reward, in milliseconds since 1970.", "type": ["integer", "null"], "minimum": 0},
             "imported": {"description": "True if the item was not shown here.", "type": "boolean", "const": true},
