@@ -12,7 +12,7 @@ mod turns;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 
 use axum::Router;
 use axum::http::StatusCode;
@@ -30,7 +30,7 @@ use crate::edge::{ApiError, Guard};
 use crate::engine::{Engine, FoldError, OpenError};
 use crate::env::Env;
 use crate::identity::Identity;
-use crate::locks::{read, write};
+use crate::locks::{lock, read, write};
 use crate::settings::Settings;
 use crate::store::{Folder, StoreError};
 use config::{read_given, space_settings, write_given};
@@ -54,8 +54,19 @@ pub struct Spaces {
     turns: Turns,
     fits: Arc<FitPool>,
     all: RwLock<BTreeMap<Arc<str>, Arc<Space>>>,
+    /// The spaces that were found at the start and are not open yet.
+    found: Mutex<Vec<Found>>,
     /// Held while a space is made or deleted.
     changing: tokio::sync::Mutex<()>,
+}
+
+/// A space whose folder was found.
+#[derive(Debug)]
+struct Found {
+    space: Arc<Space>,
+    path: PathBuf,
+    /// The reason why it cannot be opened, if there is one already.
+    problem: Option<String>,
 }
 
 /// A space.
@@ -73,7 +84,8 @@ pub struct Space {
 }
 
 impl Spaces {
-    /// The spaces of a server, of which only the default one is known yet. Call it in a runtime.
+    /// The spaces of a server, none of which is open yet. Removes what a crash has left of others. Call it in a runtime, once the
+    /// data folder is locked.
     pub fn new(server: &Settings, guard: Guard) -> Arc<Self> {
         let spaces = Arc::new(Self {
             folder: server.data.join("spaces"),
@@ -82,12 +94,14 @@ impl Spaces {
             server: server.clone(),
             guard,
             all: RwLock::default(),
+            found: Mutex::default(),
             changing: tokio::sync::Mutex::default(),
         });
         let given = Given::default();
         let default = spaces.space(DEFAULT_SPACE, server.clone(), given);
         default.app.know_spaces(&spaces);
         spaces.insert(default);
+        spaces.find();
         spaces
     }
 
@@ -153,12 +167,10 @@ impl Spaces {
         Ok(())
     }
 
-    /// Opens all spaces but the default one. One that cannot be opened answers with the reason. Blocks; call it in a
-    /// runtime.
-    pub fn open_all(&self) {
+    /// Finds all spaces but the default one. They are known before the first request, which would make them anew.
+    fn find(&self) {
         let env = Env::real();
         let names = env.disk.names(&self.folder).unwrap_or_default();
-        let mut found = Vec::new();
         for name in names {
             let path = self.folder.join(&name);
             if name.ends_with(NEW) || name.ends_with(DELETED) {
@@ -177,10 +189,26 @@ impl Spaces {
                 };
                 let space = self.space(&name, settings, given);
                 self.insert(Arc::clone(&space));
-                found.push((space, path, problem));
+                lock(&self.found).push(Found {
+                    space,
+                    path,
+                    problem,
+                });
             }
         }
-        for (space, path, problem) in found {
+    }
+
+    /// Opens all spaces but the default one. One that cannot be opened answers with the reason. Blocks; call it in a
+    /// runtime.
+    pub fn open_all(&self) {
+        let env = Env::real();
+        let all = std::mem::take(&mut *lock(&self.found));
+        for found in all {
+            let Found {
+                space,
+                path,
+                problem,
+            } = found;
             let opened = match problem {
                 Some(problem) => Err(problem),
                 None => Folder::open_to_serve(&env, &path, space.app.settings())
@@ -317,6 +345,12 @@ impl Spaces {
         }
         let _changing = self.changing.lock().await;
         let space = self.get(name).ok_or_else(|| unknown_space(name))?;
+        if space.app.engine().is_none() && space.app.failure().is_none() {
+            // Its files are being read.
+            let message = format!("space '{name}' is being opened; retry later");
+            let starting = ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "starting", message);
+            return Err(starting.retry_after(1));
+        }
         write(&self.all).remove(name);
         space.close().await;
         let (path, gone) = (

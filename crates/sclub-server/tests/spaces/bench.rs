@@ -48,6 +48,13 @@ impl Server {
     }
 
     pub fn of(settings: Settings, keys: Keys, audit: Option<Audit>) -> Self {
+        let server = Self::starting(settings, keys, audit);
+        server.open_all();
+        server
+    }
+
+    /// A server that has its default space, and opens the others later.
+    pub fn starting(settings: Settings, keys: Keys, audit: Option<Audit>) -> Self {
         let runtime = Runtime::new().unwrap();
         let guard = Guard::with_audit(keys, settings.rate, audit);
         let (spaces, router) = {
@@ -56,7 +63,6 @@ impl Server {
             let folder = Folder::open(&Env::real(), &settings.data).unwrap();
             let default = spaces.default_space();
             spaces.start(&default, folder).unwrap();
-            spaces.open_all();
             let router = with_spaces(default.router.clone(), Arc::clone(&spaces));
             (spaces, router)
         };
@@ -66,6 +72,12 @@ impl Server {
             router,
             runtime,
         }
+    }
+
+    /// Opens the other spaces.
+    pub fn open_all(&self) {
+        let _inside = self.runtime.enter();
+        self.spaces.open_all();
     }
 
     /// Sends a request with the key of a name, or without one for an empty name.

@@ -7,7 +7,7 @@ use sclub_server::edge::Keys;
 use serde_json::{Value, json};
 use tempfile::tempdir;
 
-use crate::bench::Server;
+use crate::bench::{Server, settings};
 
 #[test]
 fn spaces_are_kept_over_a_restart() {
@@ -162,6 +162,35 @@ fn a_broken_space_is_opened_again_by_a_put() {
     std::fs::rename(&own, &away).unwrap();
     server.ok("", "DELETE", "/v1/spaces/a?confirm=a", &Value::Null);
     assert_eq!(server.send("", "PUT", path, "{}").0, 201);
+}
+
+#[test]
+fn spaces_are_known_before_they_are_open() {
+    let folder = tempdir().unwrap();
+    let (path, given) = ("/v1/spaces/a", json!({"max-k": 4}));
+    let server = Server::new(folder.path(), Keys::none());
+    server.ok("", "PUT", path, &given);
+    server.fill("", "a", 2);
+    let before = server.seen("a").0;
+    drop(server);
+    let server = Server::starting(settings(folder.path()), Keys::none(), None);
+    let state = server.refused("", "GET", "/v1/spaces/a/state", &Value::Null);
+    assert_eq!(state, (503, "starting".to_owned()));
+    // A PUT at the start of an application makes nothing in its place.
+    let card = server.ok("", "PUT", path, &given);
+    assert_eq!(
+        (&card["status"], &card["settings"]),
+        (&json!("starting"), &given)
+    );
+    assert_eq!(server.refused("", "PUT", path, &json!({})).0, 409);
+    let delete = "/v1/spaces/a?confirm=a";
+    let deleted = server.refused("", "DELETE", delete, &Value::Null);
+    assert_eq!(deleted, (503, "starting".to_owned()));
+    server.open_all();
+    assert_eq!(server.seen("a").0, before);
+    let card = server.ok("", "PUT", path, &given);
+    assert_eq!(card["status"], "ready");
+    server.ok("", "DELETE", delete, &Value::Null);
 }
 
 #[test]
