@@ -113,6 +113,74 @@ fn other_web_sites_can_neither_read_nor_change_anything() {
 }
 
 #[test]
+fn connections_that_are_refused_are_logged_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let (server, log) = start_logged(folder.path(), &["--max-connections", "1"]);
+    let begun = Instant::now();
+    let mut one = loop {
+        let mut one = Client::connect(&server.address).unwrap();
+        // The connection that asked whether the server is ready may still be there.
+        match one.call("GET", "/healthz", "") {
+            Some((200, _)) => break one,
+            _ => assert!(begun.elapsed() < Duration::from_secs(60)),
+        }
+    };
+    for _ in 0..20 {
+        assert_eq!(server.call("GET", "/healthz", "").0, 503);
+    }
+    let (_, metrics) = one.bytes("GET", "/metrics", b"").unwrap();
+    let metrics = String::from_utf8(metrics).unwrap();
+    let value = |name: &str| -> f64 {
+        let mut lines = metrics.lines().filter_map(|line| line.strip_prefix(name));
+        lines.next().unwrap().trim().parse().unwrap()
+    };
+    assert!(value("sclub_errors_total{status=\"503\",code=\"overloaded\"}") >= 20.0);
+    assert_eq!(value("sclub_connections "), 1.0);
+    assert_eq!(value("sclub_max_connections "), 1.0);
+    let said = "connections are refused: the server has reached its maximum";
+    let log = wait_for(&log, said, 1);
+    assert_eq!(log.matches(said).count(), 1, "{log}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_server_without_files_still_tells_its_figures() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = format!(
+        "ulimit -n 64; exec '{}' serve --addr 127.0.0.1:0 --log error --data '{}'",
+        env!("CARGO_BIN_EXE_sclub"),
+        folder.path().join("data").display()
+    );
+    let mut command = Command::new("bash");
+    command.args(["-c", &script]);
+    let server = Server::from(command);
+    let mut client = Client::connect(&server.address).unwrap();
+    assert_eq!(client.call("GET", "/healthz", "").unwrap().0, 200);
+    let many: Vec<_> = (0..80)
+        .map(|_| std::net::TcpStream::connect(&server.address).unwrap())
+        .collect();
+    let begun = Instant::now();
+    loop {
+        let (_, metrics) = client.bytes("GET", "/metrics", b"").unwrap();
+        let metrics = String::from_utf8(metrics).unwrap();
+        let value = |name: &str| -> f64 {
+            let mut lines = metrics.lines().filter_map(|line| line.strip_prefix(name));
+            let value = lines.next().unwrap_or_else(|| panic!("no {name}"));
+            value.trim().parse().unwrap()
+        };
+        assert!(value("process_resident_memory_bytes ") > 1e6);
+        assert!(value("process_cpu_seconds_total ") > 0.0);
+        assert_eq!(value("process_max_fds "), 64.0);
+        // A file that the test has left open may have a larger number than the limit.
+        if value("process_open_fds ") >= 64.0 {
+            break;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "{metrics}");
+    }
+    drop(many);
+}
+
+#[test]
 fn the_state_is_hashed_when_asked() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(&folder.path().join("data"), &[]);
