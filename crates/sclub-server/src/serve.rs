@@ -266,7 +266,7 @@ async fn run_node(
     if ended.cut > 0 {
         tracing::warn!(cut = ended.cut, "connections were cut");
     }
-    app.save_figures();
+    app.save_last_figures();
     match broken {
         Some(reason) => Err(ServeError::Settings(reason)),
         None => Ok(()),

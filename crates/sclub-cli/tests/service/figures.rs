@@ -108,6 +108,13 @@ fn batches_are_counted_and_all_figures_survive_a_restart() {
         sum(answer, "rewards") == 8
     });
     until(&server, counts, |answer| shown(answer) == 12);
+    // A stop keeps those of the last second too.
+    two_batches(&server);
+    assert!(server.stop().success());
+    let server = Server::start(&data, &[]);
+    let timeline = server.ok("GET", "/v1/timeline?range=24h", "");
+    assert_eq!(sum(&timeline, "recommends"), 9, "{timeline}");
+    assert_eq!(sum(&timeline, "rewards"), 12, "{timeline}");
 }
 
 /// The number of times that items were shown, and of their rewards.

@@ -169,7 +169,7 @@ fn a_server_without_files_still_tells_its_figures() {
             value.trim().parse().unwrap()
         };
         assert!(value("process_resident_memory_bytes ") > 1e6);
-        assert!(value("process_cpu_seconds_total ") > 0.0);
+        assert!(value("process_cpu_seconds_total ") >= 0.0);
         assert_eq!(value("process_max_fds "), 64.0);
         // A file that the test has left open may have a larger number than the limit.
         if value("process_open_fds ") >= 64.0 {

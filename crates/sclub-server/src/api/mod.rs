@@ -251,17 +251,31 @@ impl App {
         errors.unwrap_or_default() + &span_metrics() + &process_metrics(&self.settings.data)
     }
 
+    /// Adds what has happened since the last call to the figures over time. Returns a summary, once there is an engine.
+    fn count_second(&self) -> Option<model::SecondCard> {
+        let (card, second) = match (self.engine(), self.node()) {
+            (Some(engine), _) => stream::second(engine),
+            (None, Some(node)) => stream::second_of_node(node),
+            (None, None) => return None,
+        };
+        lock(&self.timeline).add(card.at, &second, card.users, card.clusters);
+        Some(card)
+    }
+
+    /// Writes the figures of a server that stops, with those of its last second. Blocks.
+    pub fn save_last_figures(&self) {
+        self.count_second();
+        self.save_figures();
+    }
+
     /// Summarizes each second for listeners and for the figures over time, for as long as the runtime lives.
     pub async fn count_seconds(self: Arc<Self>) {
         let mut every = tokio::time::interval(Duration::from_secs(1));
         for tick in 0u64.. {
             every.tick().await;
-            let (card, second) = match (self.engine(), self.node()) {
-                (Some(engine), _) => stream::second(engine),
-                (None, Some(node)) => stream::second_of_node(node),
-                (None, None) => continue,
+            let Some(card) = self.count_second() else {
+                continue;
             };
-            lock(&self.timeline).add(card.at, &second, card.users, card.clusters);
             if tick % figures::SECONDS_PER_WRITE == figures::SECONDS_PER_WRITE - 1 {
                 let (app, minute) = (Arc::clone(&self), tick / figures::SECONDS_PER_WRITE);
                 tokio::task::spawn_blocking(move || app.save_figures_at(minute));

@@ -404,7 +404,7 @@ impl Space {
                 engine.close().await;
                 let app = Arc::clone(&self.app);
                 // The next start begins anew without them.
-                let _ = tokio::task::spawn_blocking(move || app.save_figures()).await;
+                let _ = tokio::task::spawn_blocking(move || app.save_last_figures()).await;
                 true
             }
             None => false,
