@@ -115,7 +115,7 @@ export class Client extends Operations {
   }
 
   /**
-   * The items of the catalogue, in pages of 1,000: all, or those whose id, title, tags or data contain the text `search`. With `counts` each has
+   * The items of the catalogue, in pages of 1,000: all, or those whose id, title, tags or data contain all words of `search`. With `counts` each has
    * also `counts`: how often it was shown, and its rewards.
    *
    * The catalogue may change meanwhile, also in the loop: no item comes twice, and every item that is there all the time comes once. Those that

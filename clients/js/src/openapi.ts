@@ -914,7 +914,7 @@ export interface components {
         ExportLine: {
             arm?: string;
             /**
-             * @description True if nobody has sent the reward.
+             * @description True for an assumed reward: of `others`, or of `--unanswered`.
              * @constant
              */
             assumed?: true;

@@ -382,7 +382,7 @@ class Client(Operator):
         Parameters
         ----------
         search
-            Only items whose id, title, tags or texts in ``data`` contain this text. Upper and lower case are the same.
+            Only items whose id, title, tags or texts in ``data`` contain all these words, in any order. Case and accents are ignored.
         sort
             The order: by how often items were shown, by their number of rewards or by their mean reward, the largest first.
             None for the order of the catalogue. Not in a cluster.
