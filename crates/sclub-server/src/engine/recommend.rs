@@ -123,6 +123,8 @@ pub(super) struct Decided<'a> {
     pub cluster_users: u64,
     missing: Vec<String>,
     detail: Option<Detail<'a>>,
+    /// The number of users that had been forgotten.
+    forgets: u64,
 }
 
 /// The purpose of a choice.
@@ -374,6 +376,7 @@ impl Engine {
             cluster_users: chosen.cluster_users,
             missing: resolved.missing,
             detail,
+            forgets: self.shared.seen.forgets(),
         })
     }
 
@@ -387,12 +390,19 @@ impl Engine {
             cluster_users,
             missing,
             detail,
+            forgets,
         } = decided;
         let slot_propensities = propensities.iter().map(|p| p.slot).collect();
         let propensities: Vec<f64> = propensities.iter().map(|p| p.list).collect();
         let detail = detail.map(|detail| detail.encode());
         let shared = &self.shared;
         shared.seen.add(&contents);
+        // The user may have been forgotten since the decision.
+        if shared.seen.forgets() != forgets
+            && shared.read().is_forgotten(&contents.user, contents.event)
+        {
+            shared.seen.forget(&contents.user);
+        }
         let decision = ENCODED.with_borrow_mut(|encoded| {
             contents.encode_into(encoded);
             if shared.has_journal() {

@@ -5,6 +5,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use serde::{Deserialize, Serialize};
@@ -26,6 +27,8 @@ pub(crate) struct Seen {
     /// The maximum number of items in a part.
     max_items: usize,
     parts: Vec<Mutex<Part>>,
+    /// The number of users that were forgotten.
+    forgets: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -65,6 +68,7 @@ impl Seen {
             each,
             max_items: (MAX_ITEMS / engines.max(1)).max(1),
             parts: (0..PARTS).map(|_| Mutex::default()).collect(),
+            forgets: AtomicU64::new(0),
         }
     }
 
@@ -72,6 +76,11 @@ impl Seen {
         let mut hasher = DefaultHasher::new();
         user.hash(&mut hasher);
         &self.parts[hasher.finish() as usize % PARTS]
+    }
+
+    /// The number of users that were forgotten.
+    pub fn forgets(&self) -> u64 {
+        self.forgets.load(Ordering::Relaxed)
     }
 
     /// Adds a decision.
@@ -146,6 +155,8 @@ impl Seen {
 
     /// Drops the decisions of a user.
     pub fn forget(&self, user: &str) {
+        // Before the decisions are removed: one that is added later finds that the number has changed.
+        self.forgets.fetch_add(1, Ordering::Relaxed);
         if self.each > 0 {
             let mut part = lock(self.part(user));
             if let Some(lists) = part.users.remove(user) {

@@ -138,3 +138,31 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().build();
     runtime.unwrap().block_on(future)
 }
+
+#[test]
+fn a_decision_made_just_before_its_user_is_forgotten_is_not_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = Engine::open(Env::real(), folder.path(), &Settings::default()).unwrap();
+    let item = Item {
+        id: "a".to_owned(),
+        features: vec![1.0, 0.0],
+    };
+    assert_eq!(block_on(engine.upsert(vec![item])), Ok(1));
+    for (user, is_kept) in [("u", false), ("v", true)] {
+        let asked = RecommendQuery {
+            user,
+            among: CandidateSet::All,
+            rules: Rules::default(),
+            k: 1,
+            context: None,
+        };
+        let mut scratch = Scratch::default();
+        let decided = engine.with_state(false, |state, catalogue| {
+            scratch.begin();
+            engine.choose(state, catalogue, &asked, Purpose::Decision, &mut scratch)
+        });
+        assert!(block_on(engine.forget("u")).is_ok());
+        engine.hand_out(decided.unwrap());
+        assert_eq!(engine.shared.seen.decisions(user).len() == 1, is_kept);
+    }
+}
