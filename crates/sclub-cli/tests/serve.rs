@@ -308,7 +308,10 @@ fn a_mistyped_variable_is_refused_with_the_nearest_name() {
         "SCLUB_PORT_8080_TCP_ADDR",
         "SCLUBBY",
     ];
-    print_config(folder.path(), &others.map(|name| (name, "x")), &[]);
+    let value = "tcp://10.0.0.1:8080";
+    print_config(folder.path(), &others.map(|name| (name, value)), &[]);
+    let error = refused(folder.path(), &[("SCLUB_PORT", "8080")], &[]);
+    assert!(error.contains("the port is in SCLUB_ADDR"), "{error}");
 }
 
 /// Every setting is a flag, a variable and a line, and the help has its true default.

@@ -77,6 +77,12 @@ impl Browser {
 
     /// Calls the browser and waits for its answer.
     pub fn call(&mut self, method: &str, parameters: Value) -> Value {
+        let answer = self.try_call(method, parameters);
+        answer.unwrap_or_else(|error| panic!("{method}: {error}"))
+    }
+
+    /// As [`Browser::call`]; the error is the browser's.
+    fn try_call(&mut self, method: &str, parameters: Value) -> Result<Value, Value> {
         self.last += 1;
         let mut message = json!({"id": self.last, "method": method, "params": parameters});
         if !self.session.is_empty() {
@@ -92,8 +98,10 @@ impl Browser {
             assert_eq!(bytes.pop(), Some(0), "the browser is gone");
             let mut message: Value = serde_json::from_slice(&bytes).unwrap();
             if message["id"] == self.last {
-                assert!(message.get("error").is_none(), "{method}: {message}");
-                return message["result"].take();
+                return match message["error"].take() {
+                    Value::Null => Ok(message["result"].take()),
+                    error => Err(error),
+                };
             }
             self.said.push(message);
         }
@@ -101,15 +109,20 @@ impl Browser {
 
     /// The value of an expression in the page.
     pub fn value(&mut self, expression: &str) -> Value {
-        let result = self.call(
+        let value = self.try_value(expression);
+        value.unwrap_or_else(|error| panic!("{expression}: {error}"))
+    }
+
+    fn try_value(&mut self, expression: &str) -> Result<Value, Value> {
+        let result = self.try_call(
             "Runtime.evaluate",
             json!({"expression": expression, "returnByValue": true, "awaitPromise": true}),
-        );
+        )?;
         assert!(
             result.get("exceptionDetails").is_none(),
             "{expression}: {result}"
         );
-        result["result"]["value"].clone()
+        Ok(result["result"]["value"].clone())
     }
 
     /// The text of the first element that a selector finds, as it is seen.
@@ -118,10 +131,10 @@ impl Browser {
         text.as_str().unwrap().to_owned()
     }
 
-    /// Waits until an expression is true in the page.
+    /// Waits until an expression is true in the page. The page may go to another one meanwhile, which is an error of the browser.
     pub fn wait_for(&mut self, expression: &str) {
         let begun = Instant::now();
-        while self.value(&format!("Boolean({expression})")) != json!(true) {
+        while self.try_value(&format!("Boolean({expression})")) != Ok(json!(true)) {
             assert!(begun.elapsed() < SOON, "never: {expression}");
             std::thread::sleep(Duration::from_millis(50));
         }
