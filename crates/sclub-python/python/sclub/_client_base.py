@@ -140,7 +140,7 @@ def proxy_of(url: str) -> str | None:
     """The proxy that the environment names for an address, alike in both clients.
 
     >>> from unittest.mock import patch
-    >>> with patch.dict("os.environ", {"HTTP_PROXY": "proxy:3128", "NO_PROXY": "localhost, .example, 10.0.0.0/8"}):
+    >>> with patch.dict("os.environ", {"HTTP_PROXY": "proxy:3128", "NO_PROXY": "localhost, .example, 10.0.0.0/8"}, clear=True):
     ...     [proxy_of(f"http://{host}") for host in ("a.test", "localhost:8080", "a.example", "10.1.2.3", "11.1.2.3")]
     ['http://proxy:3128', None, None, None, 'http://proxy:3128']
     """
