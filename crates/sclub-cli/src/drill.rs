@@ -30,6 +30,8 @@ const MAX_STARTS: usize = 5;
 /// The number of backups of a running server, or of a group of a cluster, that are taken until none of its events came in between.
 pub const MAX_BACKUPS: usize = 3;
 
+/// The time for which the files of an interrupted drill must be gone: its thread goes on, and may make a folder anew.
+const GONE: Duration = Duration::from_millis(300);
 /// The time to remove the throwaway folder of a drill that is interrupted.
 const MAX_REMOVAL: Duration = Duration::from_secs(5);
 
@@ -177,14 +179,15 @@ fn remove(scratch: &Path, part: Option<&Path>) -> Result<()> {
     removed.push("-removed");
     let removed = Path::new(&removed);
     let begun = Instant::now();
-    let mut is_gone = false;
+    let mut last_seen = begun;
     loop {
         let _ = std::fs::rename(scratch, removed);
         let failed = std::fs::remove_dir_all(removed).err();
         let _ = part.map(std::fs::remove_file);
-        let was_gone = is_gone;
-        is_gone = !scratch.exists() && !removed.exists() && part.is_none_or(|part| !part.exists());
-        if is_gone && was_gone {
+        if scratch.exists() || removed.exists() || part.is_some_and(Path::exists) {
+            last_seen = Instant::now();
+        }
+        if last_seen.elapsed() > GONE {
             return Ok(());
         }
         if begun.elapsed() > MAX_REMOVAL {
