@@ -7,7 +7,9 @@
 //! Each batch of the journal has the items that its file does not have yet, so every file can be read by
 //! itself.
 
+mod forget;
 mod page;
+mod pending;
 mod recall;
 mod replaced;
 
@@ -17,7 +19,10 @@ use std::sync::atomic::Ordering;
 
 use tokio::sync::{mpsc, oneshot};
 
+pub use forget::{Confirmed, ForgottenUsers};
+pub(in crate::engine) use forget::{forget_in, forgotten};
 pub(super) use page::{CandidateRecord, Detail, Page, RewardRow, ShownRow, Source};
+pub(super) use pending::Pending;
 
 use super::item_counts::{COUNTS_FILE, ItemCounts};
 use super::{OpenError, Shared, lock};
@@ -36,72 +41,6 @@ const DAY: u64 = 24 * 3600 * 1000;
 /// The maximum number of batches of the log, and of bytes, in one batch of the journal.
 const MAX_BATCHES: usize = 4096;
 const MAX_BYTES: usize = 16 << 20;
-
-/// Decisions that wait for the journal, in one buffer: the threads that answer write it and the journal's task
-/// reads it, and many small allocations are slow to free on another thread.
-#[derive(Debug, Default)]
-pub(super) struct Pending {
-    bytes: Vec<u8>,
-    propensities: Vec<f64>,
-    details: Vec<u8>,
-    /// The ends of each decision in the three vectors.
-    ends: Vec<(usize, usize, usize)>,
-}
-
-/// A decision that waits for the journal.
-#[derive(Debug, PartialEq)]
-struct PendingDecision<'a> {
-    decision: &'a [u8],
-    propensities: &'a [f64],
-    detail: &'a [u8],
-}
-
-impl Pending {
-    /// Adds an encoded decision with its propensities and its encoded [`Detail`], if there are any. Returns false if
-    /// the buffer is full.
-    pub fn push(&mut self, decision: &[u8], propensities: &[f64], detail: &[u8]) -> bool {
-        const MAX_DECISIONS: usize = 1 << 17;
-        const MAX_BYTES: usize = 64 << 20;
-        let size = self.bytes.len() + decision.len();
-        let numbers = self.propensities.len() + propensities.len();
-        let details = self.details.len() + detail.len();
-        let all = size + size_of::<f64>() * numbers + details;
-        if self.ends.len() == MAX_DECISIONS || all > MAX_BYTES {
-            return false;
-        }
-        self.details.extend_from_slice(detail);
-        self.bytes.extend_from_slice(decision);
-        self.propensities.extend_from_slice(propensities);
-        self.ends.push((size, numbers, details));
-        true
-    }
-
-    fn is_empty(&self) -> bool {
-        self.ends.is_empty()
-    }
-
-    fn decisions(&self) -> impl Iterator<Item = PendingDecision<'_>> {
-        let starts = std::iter::once((0, 0, 0)).chain(self.ends.iter().copied());
-        starts.zip(&self.ends).map(|(start, end)| PendingDecision {
-            decision: &self.bytes[start.0..end.0],
-            propensities: &self.propensities[start.1..end.1],
-            detail: &self.details[start.2..end.2],
-        })
-    }
-
-    /// Empties the buffer, and keeps some of its memory.
-    fn clear(&mut self) {
-        const MIN_CAPACITY: usize = 4 << 20;
-        self.bytes.clear();
-        self.propensities.clear();
-        self.details.clear();
-        self.ends.clear();
-        self.bytes.shrink_to(MIN_CAPACITY);
-        self.details.shrink_to(MIN_CAPACITY);
-        self.propensities.shrink_to(MIN_CAPACITY / 64);
-        self.ends.shrink_to(MIN_CAPACITY / 64);
-    }
-}
 
 /// The items that a file has so far.
 #[derive(Debug, Default)]
@@ -130,36 +69,6 @@ impl Dictionary {
             self.ids.push(id.into());
             self.ids.len() as u32 - 1
         })
-    }
-}
-
-/// Users who were forgotten, with the number of the event.
-pub type ForgottenUsers = HashMap<String, u64>;
-
-/// Users of whom all nodes of a cluster know that they are forgotten, by hash: so their ids are not stored once more.
-#[derive(Debug, Clone)]
-pub struct Confirmed {
-    hash: UserHash,
-    events: HashMap<String, u64>,
-}
-
-impl Confirmed {
-    /// Users by hash, with the number of the event.
-    pub fn new(hash: UserHash, events: impl IntoIterator<Item = (String, u64)>) -> Self {
-        let events = events.into_iter().collect();
-        Self { hash, events }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.events.is_empty()
-    }
-
-    /// The event at which a user was forgotten.
-    fn event(&self, user: &str) -> Option<u64> {
-        if self.is_empty() {
-            return None;
-        }
-        self.events.get(&self.hash.of(user)).copied()
     }
 }
 
@@ -581,45 +490,6 @@ impl Keeper {
         }
     }
 
-    /// Removes every row of forgotten users from the files. Returns the number of rows, and the users.
-    fn forget(
-        &mut self,
-        confirmed: Option<&Confirmed>,
-    ) -> Result<(u64, ForgottenUsers), StoreError> {
-        self.dictionary.file = None;
-        let known = forgotten(self.journal())?;
-        let counts = &self.shared.item_counts;
-        let must_recount =
-            !self.shared.is_replicated && (!known.is_empty() || counts.is_outdated());
-        if must_recount {
-            // The requests are gone afterwards: nothing would tell that the file has numbers of these users.
-            counts.outdate(&self.shared.folder.small_file(COUNTS_FILE))?;
-        }
-        let rows = remove_rows(self.journal(), confirmed, &known)?;
-        if must_recount {
-            self.recount()?;
-        }
-        Ok((rows, known))
-    }
-
-    /// Counts items anew from the whole journal, which has no rows of forgotten users any more.
-    fn recount(&self) -> Result<(), StoreError> {
-        let journal = self.journal();
-        let counts = ItemCounts::default();
-        let mut known = Answered::default();
-        let mut items: Vec<Item> = Vec::new();
-        for batch in journal.read(journal.first()? - 1)? {
-            let mut page = Page::decode(&batch?.1)?;
-            items.truncate(page.items_before as usize);
-            items.append(&mut page.items);
-            let id_of = |place: u32| items.get(place as usize).map(|item| &*item.id);
-            self.count_into(&counts, None, &page, Some(&mut known), id_of);
-        }
-        counts.counted(self.last);
-        self.shared.item_counts.replace(counts);
-        Ok(())
-    }
-
     /// Begins a file each day, and drops files older than `journal-days`.
     fn retire(&mut self) -> Result<(), StoreError> {
         let clock = self.shared.clock();
@@ -680,50 +550,6 @@ pub(super) fn last_page(journal: &Segments) -> Result<Option<Page>, StoreError> 
     }
 }
 
-/// Removes every row of forgotten users from the files of a journal. Returns the number of rows, and the users of the
-/// requests to forget in this journal.
-///
-/// `confirmed` are users of whom every node of a cluster knows that they are forgotten: their rows are removed even
-/// if this journal has no request to forget them, and such requests are removed. Requests of other users stay, for
-/// the nodes that do not know of them yet. `None` stands for all users: a single server.
-pub(super) fn forget_in(
-    journal: &Segments,
-    confirmed: Option<&Confirmed>,
-) -> Result<(u64, ForgottenUsers), StoreError> {
-    let known = forgotten(journal)?;
-    let rows = remove_rows(journal, confirmed, &known)?;
-    Ok((rows, known))
-}
-
-/// As [`forget_in`], if the requests to forget in the journal are `known`. Returns the number of rows.
-fn remove_rows(
-    journal: &Segments,
-    confirmed: Option<&Confirmed>,
-    known: &ForgottenUsers,
-) -> Result<u64, StoreError> {
-    if known.is_empty() && confirmed.is_none_or(|users| users.is_empty()) {
-        journal.sync_names()?;
-        return Ok(0);
-    }
-    let confirmed_at = |user: &str| confirmed.and_then(|users| users.event(user));
-    let is_gone = |user: &str, event: u64| {
-        let at = known.get(user).copied().max(confirmed_at(user));
-        at.is_some_and(|at| event < at)
-    };
-    let is_done = |user: &str, event: u64| {
-        confirmed.is_none() || confirmed_at(user).is_some_and(|at| event <= at)
-    };
-    let mut rows = 0;
-    journal.rewrite(&mut |bytes| {
-        let mut page = Page::decode(bytes)?;
-        let before = (page.shown.len() + page.rewards.len()) as u64;
-        let is_changed = page.forget(is_gone, is_done);
-        rows += before - (page.shown.len() + page.rewards.len()) as u64;
-        Ok(is_changed.then(|| page.encode()))
-    })?;
-    Ok(rows)
-}
-
 /// Returns true if a journal has a decision.
 pub(super) fn has_decisions(journal: &Segments) -> Result<bool, StoreError> {
     for batch in journal.read(journal.first()? - 1)? {
@@ -732,18 +558,6 @@ pub(super) fn has_decisions(journal: &Segments) -> Result<bool, StoreError> {
         }
     }
     Ok(false)
-}
-
-/// Users who were forgotten since the last compaction, with the number of the event.
-pub(super) fn forgotten(journal: &Segments) -> Result<HashMap<String, u64>, StoreError> {
-    let mut forgotten = HashMap::new();
-    for batch in journal.read(journal.first()? - 1)? {
-        for (user, event) in Page::decode(&batch?.1)?.forgotten {
-            let latest: &mut u64 = forgotten.entry(user).or_default();
-            *latest = event.max(*latest);
-        }
-    }
-    Ok(forgotten)
 }
 
 #[cfg(test)]

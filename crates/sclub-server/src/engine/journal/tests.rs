@@ -4,6 +4,7 @@ mod bench;
 mod counted;
 mod recalled;
 
+use super::pending::PendingDecision;
 use super::*;
 
 #[test]

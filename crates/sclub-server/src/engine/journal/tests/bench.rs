@@ -7,9 +7,7 @@ use sclub::Sequential;
 use tokio::runtime::Runtime;
 
 use crate::engine::item_counts::COUNTS_FILE;
-use crate::engine::{
-    CandidateSet, Engine, Feedback, FoldError, RecommendQuery, Recommended, Replica, Rules,
-};
+use crate::engine::{Engine, Feedback, FoldError, RecommendQuery, Recommended, Replica};
 use crate::env::Env;
 use crate::event::Item;
 use crate::identity::Identity;
@@ -95,13 +93,7 @@ impl Bench {
 
     /// Shows both items to a user.
     pub fn show(&self, user: &str) -> Recommended {
-        let asked = RecommendQuery {
-            user,
-            among: CandidateSet::All,
-            rules: Rules::default(),
-            k: 2,
-            context: None,
-        };
+        let asked = RecommendQuery::new(user, 2);
         let shown = self.engine.recommend(&asked, &mut Scratch::default());
         shown.unwrap()
     }
