@@ -30,10 +30,10 @@ const MAX_STARTS: usize = 5;
 /// The number of backups of a running server, or of a group of a cluster, that are taken until none of its events came in between.
 pub const MAX_BACKUPS: usize = 3;
 
-/// The time for which the files of an interrupted drill must be gone: its thread goes on, and may make a folder anew.
-const GONE: Duration = Duration::from_millis(300);
 /// The time to remove the throwaway folder of a drill that is interrupted.
 const MAX_REMOVAL: Duration = Duration::from_secs(5);
+/// The time to wait for the thread of a drill that is interrupted. It may be in the middle of a long download.
+const MAX_END: Duration = Duration::from_secs(1);
 
 /// The result of a drill.
 #[derive(Debug, Serialize)]
@@ -112,18 +112,20 @@ impl DrillArgs {
                 let mut stop = Stop::listen()?;
                 let scratch = self.scratch()?;
                 let folder = scratch.path().to_owned();
-                let (send, done) = oneshot::channel();
+                let (send, mut done) = oneshot::channel();
                 threads.spawn(move || send.send(drill(&folder)).is_ok());
                 tokio::select! {
-                    done = done => {
+                    done = &mut done => {
                         let done = done.context("a bug in the drill: its thread has panicked")?;
                         let removed = scratch.close().context("cannot remove the throwaway folder");
                         done.and_then(|done| removed.map(|()| done))
                     }
                     () = stop.requested() => {
-                        let removed = remove(scratch.path(), part);
+                        let stopped = stop_drill(scratch.path());
+                        // All that it does fails now, so its thread ends and makes no file anew.
+                        let _ = tokio::time::timeout(MAX_END, done).await;
+                        let removed = stopped.and_then(|aside| remove(scratch.path(), &aside, part));
                         let interrupted = removed.and_then(|()| bail!("the drill was interrupted"));
-                        // The thread of the drill goes on until here.
                         match self.print(interrupted, text) {
                             Ok(_) => {}
                             Err(error) => eprintln!("sclub: {error:#}"),
@@ -168,37 +170,43 @@ impl DrillArgs {
     }
 }
 
-/// Ends the processes of a drill that is still running, and removes its files.
-fn remove(scratch: &Path, part: Option<&Path>) -> Result<()> {
+/// Ends the processes of a drill that is still running, and puts an empty file into the place of its folder, so that the drill
+/// can make nothing there. Returns the new path of the folder.
+fn stop_drill(scratch: &Path) -> Result<PathBuf> {
     let all = lock(&PROCESSES);
     all.iter().for_each(|process| end(process));
     // No other process is started from here on.
     std::mem::forget(all);
-    // The drill makes files by their paths, and cannot do so in a folder with another name.
-    let mut removed = scratch.as_os_str().to_owned();
-    removed.push("-removed");
-    let removed = Path::new(&removed);
+    let mut aside = scratch.as_os_str().to_owned();
+    aside.push("-removed");
+    let aside = PathBuf::from(aside);
     let begun = Instant::now();
-    let mut last_seen = begun;
     loop {
-        let _ = std::fs::rename(scratch, removed);
-        let failed = std::fs::remove_dir_all(removed).err();
-        let _ = part.map(std::fs::remove_file);
-        if scratch.exists() || removed.exists() || part.is_some_and(Path::exists) {
-            last_seen = Instant::now();
+        let _ = std::fs::rename(scratch, &aside);
+        match File::create_new(scratch) {
+            Ok(_) => return Ok(aside),
+            // The drill has made the folder anew in this moment.
+            Err(_) if begun.elapsed() < MAX_REMOVAL => {
+                let _ = std::fs::remove_dir_all(&aside);
+            }
+            Err(error) => {
+                let folder = scratch.display();
+                return Err(error).with_context(|| {
+                    format!("the drill was interrupted; {folder} cannot be removed")
+                });
+            }
         }
-        if last_seen.elapsed() > GONE {
-            return Ok(());
-        }
-        if begun.elapsed() > MAX_REMOVAL {
-            let why = failed.map_or(String::new(), |error| format!(": {error}"));
-            bail!(
-                "the drill was interrupted; {} cannot be removed{why}",
-                scratch.display()
-            );
-        }
-        thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// Removes the files of a drill that was stopped: the folder `aside`, the file in its place, and the unfinished file `part`.
+fn remove(scratch: &Path, aside: &Path, part: Option<&Path>) -> Result<()> {
+    let removed = std::fs::remove_dir_all(aside).and_then(|()| std::fs::remove_file(scratch));
+    let folder = aside.display();
+    removed.with_context(|| format!("the drill was interrupted; {folder} cannot be removed"))?;
+    // There is none if the backup is complete, or not begun.
+    let _ = part.map(std::fs::remove_file);
+    Ok(())
 }
 
 /// Runs a drill and prints its result.
