@@ -96,7 +96,7 @@ pub struct Report {
     pub parts: Vec<Part>,
     /// The columns that are not used.
     pub ignored: Vec<LeftOut>,
-    /// What a user should know about the columns.
+    /// Hints about the columns.
     pub hints: Vec<Hint>,
     /// The number of features that are not zero everywhere, without the constant.
     pub directions: usize,

@@ -1,5 +1,5 @@
-//! What a user should know about the columns of a catalogue: values that are missing though there is a text, and texts that can
-//! be two numbers.
+//! Hints about the columns of a catalogue: values that count as missing although there is a text, and texts that can be read as
+//! two different numbers.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ const SHOWN: usize = 3;
 /// The characters of a value that a hint shows.
 const SHOWN_CHARS: usize = 40;
 
-/// Something that a user should know about a column.
+/// A hint about a column: an assumption that the report names, and what to do if it is wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hint {
     /// The name of the column.

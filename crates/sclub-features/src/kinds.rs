@@ -21,7 +21,7 @@ pub enum Kind {
     },
     /// A number.
     Number(NumberFormat),
-    /// Nothing that features are made from, and the reason.
+    /// A column that is left out, and the reason.
     Ignored(&'static str),
 }
 
@@ -86,7 +86,7 @@ pub struct Columns {
     pub id: Option<String>,
     /// The kind of every other column, by name.
     pub kinds: Vec<(String, Kind)>,
-    /// What a user should know about them.
+    /// Hints about the columns.
     pub hints: Vec<Hint>,
 }
 
@@ -231,7 +231,7 @@ pub fn texts<'a>(values: impl Iterator<Item = &'a Value>) -> Vec<&'a str> {
     values.filter_map(Value::as_str).collect()
 }
 
-/// What differs between the rows of an item, where rows were gathered.
+/// Differences between the rows of an item, where rows were gathered.
 #[derive(Debug, Default)]
 struct Differing {
     is_gathered: bool,

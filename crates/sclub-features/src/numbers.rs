@@ -48,7 +48,7 @@ pub enum Reading {
     Number(f64),
     /// Nothing, or a word for it.
     Missing,
-    /// Something else.
+    /// A value that is neither.
     Bad,
 }
 
