@@ -1,4 +1,4 @@
-//! What the page says: that it is right after the last change, and true of figures that rarely occur.
+//! The page is right after the last change, and for figures that rarely occur.
 
 use serde_json::{Value, json};
 

@@ -38,16 +38,17 @@ impl Appending {
         self.since.store(NONE, Ordering::Relaxed);
     }
 
-    /// The age of the append, in milliseconds. 0 if there is none.
-    fn age(&self, now: u64) -> u64 {
-        now.saturating_sub(self.since.load(Ordering::Relaxed))
+    /// The time when it began; `None` if there is none.
+    fn since(&self) -> Option<u64> {
+        Some(self.since.load(Ordering::Relaxed)).filter(|since| *since != NONE)
     }
 }
 
 impl Shared {
     /// The reason why the log cannot be written, if an append hangs.
     pub(super) fn hangs(&self) -> Option<String> {
-        let age = self.appending.age(self.env().clock.monotonic());
+        let since = self.appending.since()?;
+        let age = self.env().clock.monotonic().saturating_sub(since);
         (age > PATIENCE).then(|| format!("the disk has not answered for {} s", age / 1000))
     }
 
@@ -102,7 +103,7 @@ mod tests {
     use crate::engine::common::clock::Moved;
     use crate::engine::common::disk::Faults;
     use crate::engine::common::new_folder;
-    use crate::engine::{CandidateSet, Feedback, RecommendQuery, Rules};
+    use crate::engine::{Feedback, RecommendQuery};
     use crate::env::Env;
     use crate::event::Item;
     use crate::settings::Settings;
@@ -119,20 +120,14 @@ mod tests {
             features: vec![1.0, 0.0],
         };
         assert_eq!(engine.upsert(vec![item]).await, Ok(1));
-        let asked = RecommendQuery {
-            user: "u",
-            among: CandidateSet::All,
-            rules: Rules::default(),
-            k: 1,
-            context: None,
-        };
+        let asked = RecommendQuery::new("u", 1);
         let shown = engine.recommend(&asked, &mut Scratch::default()).unwrap();
         let click = [Feedback::of_item(&shown.decision, Some("a"), 1.0)];
 
         faults.hang("log");
         let waiting = engine.feedback(&click);
         tokio::pin!(waiting);
-        while engine.shared.appending.since.load(Ordering::Relaxed) == NONE {
+        while engine.shared.appending.since().is_none() {
             tokio::select! {
                 answer = &mut waiting => panic!("{answer:?}"),
                 () = sleep(Duration::from_millis(2)) => {}

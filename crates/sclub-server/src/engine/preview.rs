@@ -5,7 +5,7 @@
 use sclub::UserId;
 
 use super::recommend::Purpose;
-use super::{CandidateSet, Engine, RecommendQuery, Refusal, Rules};
+use super::{Engine, RecommendQuery, Refusal};
 use crate::state::Scratch;
 
 /// A recommendation that is not made.
@@ -52,13 +52,7 @@ impl Engine {
     /// # Errors
     /// If there are no candidates.
     pub fn preview(&self, user: &str, k: usize) -> Result<Preview, Refusal> {
-        let asked = RecommendQuery {
-            user,
-            among: CandidateSet::All,
-            rules: Rules::default(),
-            k,
-            context: None,
-        };
+        let asked = RecommendQuery::new(user, k);
         let is_long = self.is_long(std::slice::from_ref(&asked));
         self.with_state(is_long, |state, catalogue| {
             let scratch = &mut Scratch::default();

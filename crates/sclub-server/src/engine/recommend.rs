@@ -48,6 +48,19 @@ pub struct RecommendQuery<'a> {
     pub context: Option<&'a BTreeMap<String, ContextValue>>,
 }
 
+impl<'a> RecommendQuery<'a> {
+    /// A request for `k` items of the whole catalogue, without context.
+    pub fn new(user: &'a str, k: usize) -> Self {
+        Self {
+            user,
+            among: CandidateSet::All,
+            rules: Rules::default(),
+            k,
+            context: None,
+        }
+    }
+}
+
 /// The candidates of a request.
 #[derive(Debug)]
 pub enum CandidateSet<'a> {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use sclub_server::engine::{
-    CandidateSet, Engine, Feedback, RecommendQuery, Recommended, Refusal, Rules, restore, verify,
+    Engine, Feedback, RecommendQuery, Recommended, Refusal, restore, verify,
 };
 use sclub_server::env::Env;
 use sclub_server::event::Item;
@@ -104,13 +104,7 @@ impl Bench {
     }
 
     pub fn recommend(&self, user: &str, k: usize) -> Result<Recommended, Refusal> {
-        let asked = RecommendQuery {
-            user,
-            among: CandidateSet::All,
-            rules: Rules::default(),
-            k,
-            context: None,
-        };
+        let asked = RecommendQuery::new(user, k);
         self.engine.recommend(&asked, &mut Scratch::default())
     }
 

@@ -188,13 +188,7 @@ fn late_rewards_do_not_bring_a_forgotten_user_back() {
 fn of_a_batch_only_the_decision_of_the_forgotten_user_is_refused() {
     let bench = Bench::with_items(Env::real(), &settings());
     let together = |bench: &Bench| {
-        let asked = ["u", "v"].map(|user| RecommendQuery {
-            user,
-            among: CandidateSet::All,
-            rules: Rules::default(),
-            k: 1,
-            context: None,
-        });
+        let asked = ["u", "v"].map(|user| RecommendQuery::new(user, 1));
         bench.engine.recommend_all(&asked).unwrap()
     };
     let given = |shown: &[sclub_server::engine::Recommended]| {
@@ -222,13 +216,7 @@ fn batches_during_a_forget_leave_nothing_of_the_user() {
     for round in 0..20 {
         let (user, other) = (format!("u{round}"), format!("v{round}"));
         let serve = || {
-            let asked = [&user, &other].map(|user| RecommendQuery {
-                user,
-                among: CandidateSet::All,
-                rules: Rules::default(),
-                k: 1,
-                context: None,
-            });
+            let asked = [&user, &other].map(|user| RecommendQuery::new(user, 1));
             let shown = bench.engine.recommend_all(&asked).unwrap();
             shown.into_iter().next().unwrap().decision
         };

@@ -3,9 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use sclub_server::engine::{
-    CandidateSet, Engine, Feedback, RecommendQuery, Rules, Verified, export_folder, verify,
-};
+use sclub_server::engine::{Engine, Feedback, RecommendQuery, Verified, export_folder, verify};
 use sclub_server::env::Env;
 use sclub_server::event::Item;
 use sclub_server::settings::Settings;
@@ -31,13 +29,7 @@ pub fn served() -> (TempDir, TempDir) {
     });
     runtime.block_on(engine.upsert(items.into())).unwrap();
     let decide = |user: &str| {
-        let asked = RecommendQuery {
-            user,
-            among: CandidateSet::All,
-            rules: Rules::default(),
-            k: 1,
-            context: None,
-        };
+        let asked = RecommendQuery::new(user, 1);
         let shown = engine.recommend(&asked, &mut Scratch::default());
         shown.unwrap().decision
     };

@@ -8,9 +8,7 @@ use super::*;
 use crate::engine::common::disk::Faults;
 use crate::engine::common::{copy_of, files_containing, new_folder};
 use crate::engine::owner::WriteRequest;
-use crate::engine::{
-    CandidateSet, Engine, Feedback, RecommendQuery, Refusal, Rules, Verified, fold, verify,
-};
+use crate::engine::{Engine, Feedback, RecommendQuery, Refusal, Verified, fold, verify};
 use crate::env::Env;
 use crate::event::{Batch, Event, Item, Stamp};
 use crate::settings::Settings;
@@ -122,13 +120,7 @@ impl Bench {
 
     /// Serves a user, who likes one of the items, and learns the reward.
     fn serve(&self, user: &str) -> Result<(), Refusal> {
-        let asked = RecommendQuery {
-            user,
-            among: CandidateSet::All,
-            rules: Rules::default(),
-            k: 1,
-            context: None,
-        };
+        let asked = RecommendQuery::new(user, 1);
         let shown = self.engine.recommend(&asked, &mut Scratch::default())?;
         let given = Feedback::of_item(
             &shown.decision,

@@ -13,9 +13,7 @@ use super::*;
 use crate::cluster::bus::BusError;
 use crate::engine::common::disk::Faults;
 use crate::engine::common::{copy_of, new_folder};
-use crate::engine::{
-    CandidateSet, Engine, Feedback, RecommendQuery, Recommended, Refusal, Replica, Rules,
-};
+use crate::engine::{Engine, Feedback, RecommendQuery, Recommended, Refusal, Replica};
 use crate::env::Env;
 use crate::event::Item;
 use crate::identity::Identity;
@@ -53,13 +51,7 @@ impl Bench {
 
     /// Shows both items to a user.
     fn show(&self, user: &str) -> Recommended {
-        let asked = RecommendQuery {
-            user,
-            among: CandidateSet::All,
-            rules: Rules::default(),
-            k: 2,
-            context: None,
-        };
+        let asked = RecommendQuery::new(user, 2);
         let shown = self.engine.recommend(&asked, &mut Scratch::default());
         shown.unwrap()
     }

@@ -149,13 +149,7 @@ fn a_decision_made_just_before_its_user_is_forgotten_is_not_kept() {
     };
     assert_eq!(block_on(engine.upsert(vec![item])), Ok(1));
     for (user, is_kept) in [("u", false), ("v", true)] {
-        let asked = RecommendQuery {
-            user,
-            among: CandidateSet::All,
-            rules: Rules::default(),
-            k: 1,
-            context: None,
-        };
+        let asked = RecommendQuery::new(user, 1);
         let mut scratch = Scratch::default();
         let decided = engine.with_state(false, |state, catalogue| {
             scratch.begin();
