@@ -42,7 +42,7 @@ def in_own_group(file: Path, base: Path) -> int:
     apart = ["unshare", "--pid", "--cgroup", "--ipc", "--uts", "--fork", "--kill-child"]
     enter = lambda: (group / "cgroup.procs").write_text(str(os.getpid()))  # noqa: E731
     try:
-        return subprocess.run([*apart, sys.executable, "-B", __file__, file, base], preexec_fn=enter, timeout=300).returncode
+        return subprocess.run([*apart, sys.executable, "-B", __file__, file, base], preexec_fn=enter, timeout=900).returncode
     finally:
         for folder, _, _ in os.walk(group, topdown=False):
             wait_until("empty", lambda: not Path(folder, "cgroup.procs").read_text())

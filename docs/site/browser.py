@@ -83,7 +83,8 @@ class Browser:
         self.profile = tempfile.mkdtemp(prefix="sclub-browser-")
         to_read, self.to = os.pipe()
         self.back, back_write = os.pipe()
-        flags = f"--headless --no-sandbox --disable-gpu --hide-scrollbars --remote-debugging-pipe --user-data-dir={self.profile}"
+        flags = "--headless --no-sandbox --disable-gpu --disable-dev-shm-usage --hide-scrollbars --remote-debugging-pipe"
+        flags += f" --user-data-dir={self.profile}"
         script = f'exec {name} {flags} 3<&"$0" 4>&"$1"'
         self.child = subprocess.Popen(
             ["bash", "-c", script, str(to_read), str(back_write)],

@@ -75,7 +75,7 @@ test("a page in a browser makes calls", { skip: CHROMIUM ? false : "there is no 
   site.listen(0, "127.0.0.1");
   await once(site, "listening");
   t.after(() => site.close());
-  const flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"];
+  const flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-background-networking"];
   const profile = `--user-data-dir=${path.join(folder(t), "profile")}`;
   const page = `http://127.0.0.1:${site.address().port}/`;
   const browser = spawn(CHROMIUM, [...flags, profile, page], { stdio: "ignore" });

@@ -35,6 +35,32 @@ const MAX_REMOVAL: Duration = Duration::from_secs(5);
 /// The time to wait for the thread of a drill that is interrupted. It may be in the middle of a long download.
 const MAX_END: Duration = Duration::from_secs(1);
 
+/// The files of a backup that is not complete. They have the data of users, so they are removed if the drill fails or is interrupted.
+#[derive(Debug, Default)]
+pub struct Unfinished(Mutex<Vec<PathBuf>>);
+
+impl Unfinished {
+    /// Adds a file, before it is made.
+    pub fn add(&self, file: PathBuf) {
+        lock(&self.0).push(file);
+    }
+
+    /// The backup is complete: its files stay.
+    pub fn complete(&self) {
+        lock(&self.0).clear();
+    }
+
+    /// Removes the files. No other one can be added while the guard lives.
+    fn remove(&self) -> MutexGuard<'_, Vec<PathBuf>> {
+        let mut files = lock(&self.0);
+        for file in files.drain(..) {
+            // There is none if it was not begun, or has its final name.
+            let _ = std::fs::remove_file(file);
+        }
+        files
+    }
+}
+
 /// The result of a drill.
 #[derive(Debug, Serialize)]
 struct Drill {
@@ -100,10 +126,10 @@ pub struct DrillArgs {
 
 impl DrillArgs {
     /// Runs a drill in a throwaway folder, and prints its result. If this process is told to end, the processes of the drill end,
-    /// and the folder and the unfinished file `part` are removed: they have the data of users.
+    /// and the folder and the files of an unfinished backup are removed.
     pub fn run<T: Serialize + Send>(
         &self,
-        part: Option<&Path>,
+        unfinished: &Unfinished,
         drill: impl FnOnce(&Path) -> Result<T> + Send,
         text: fn(&T) -> String,
     ) -> Result<ExitCode> {
@@ -117,6 +143,9 @@ impl DrillArgs {
                 tokio::select! {
                     done = &mut done => {
                         let done = done.context("a bug in the drill: its thread has panicked")?;
+                        if done.is_err() {
+                            drop(unfinished.remove());
+                        }
                         let removed = scratch.close().context("cannot remove the throwaway folder");
                         done.and_then(|done| removed.map(|()| done))
                     }
@@ -124,7 +153,8 @@ impl DrillArgs {
                         let stopped = stop_drill(scratch.path());
                         // All that it does fails now, so its thread ends and makes no file anew.
                         let _ = tokio::time::timeout(MAX_END, done).await;
-                        let removed = stopped.and_then(|aside| remove(scratch.path(), &aside, part));
+                        let _guard = unfinished.remove();
+                        let removed = stopped.and_then(|aside| remove(scratch.path(), &aside));
                         let interrupted = removed.and_then(|()| bail!("the drill was interrupted"));
                         match self.print(interrupted, text) {
                             Ok(_) => {}
@@ -199,14 +229,11 @@ fn stop_drill(scratch: &Path) -> Result<PathBuf> {
     }
 }
 
-/// Removes the files of a drill that was stopped: the folder `aside`, the file in its place, and the unfinished file `part`.
-fn remove(scratch: &Path, aside: &Path, part: Option<&Path>) -> Result<()> {
+/// Removes the files of a drill that was stopped: the folder `aside`, and the file in its place.
+fn remove(scratch: &Path, aside: &Path) -> Result<()> {
     let removed = std::fs::remove_dir_all(aside).and_then(|()| std::fs::remove_file(scratch));
     let folder = aside.display();
-    removed.with_context(|| format!("the drill was interrupted; {folder} cannot be removed"))?;
-    // There is none if the backup is complete, or not begun.
-    let _ = part.map(std::fs::remove_file);
-    Ok(())
+    removed.with_context(|| format!("the drill was interrupted; {folder} cannot be removed"))
 }
 
 /// Runs a drill and prints its result.
@@ -214,9 +241,12 @@ pub fn drill(args: &BackupArgs) -> Result<ExitCode> {
     match &args.source.from {
         Some(from) if from.is_dir() => cluster_drill(Source::Folder(from), &args.drill),
         _ => {
-            let part = args.out.as_deref().map(part_of);
+            let unfinished = Unfinished::default();
+            if let Some(out) = &args.out {
+                unfinished.add(part_of(out));
+            }
             args.drill
-                .run(part.as_deref(), |scratch| run(args, scratch), text)
+                .run(&unfinished, |scratch| run(args, scratch), text)
         }
     }
 }

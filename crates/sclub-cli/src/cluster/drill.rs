@@ -18,7 +18,9 @@ use tokio::runtime::Runtime;
 use super::keep::{self, Contents};
 use super::up::{MAX_START, find_server, quoted};
 use super::{LinkArgs, runtime};
-use crate::drill::{DrillArgs, MAX_BACKUPS, Process, compare, get, same, secret, serve_copy};
+use crate::drill::{
+    DrillArgs, MAX_BACKUPS, Process, Unfinished, compare, get, same, secret, serve_copy,
+};
 use crate::files::create_private;
 
 /// The number of looks at a node whose state changes: a fit that was due at the backup takes effect after a start.
@@ -71,7 +73,12 @@ struct Seconds {
 
 /// Runs a drill and prints its result.
 pub fn cluster_drill(source: Source<'_>, args: &DrillArgs) -> Result<ExitCode> {
-    args.run(None, |scratch| run(source, args, scratch), text)
+    let unfinished = Unfinished::default();
+    args.run(
+        &unfinished,
+        |scratch| run(source, args, scratch, &unfinished),
+        text,
+    )
 }
 
 fn text(drill: &Drill) -> String {
@@ -101,7 +108,12 @@ fn text(drill: &Drill) -> String {
     )
 }
 
-fn run(source: Source<'_>, args: &DrillArgs, scratch: &Path) -> Result<Drill> {
+fn run(
+    source: Source<'_>,
+    args: &DrillArgs,
+    scratch: &Path,
+    unfinished: &Unfinished,
+) -> Result<Drill> {
     if let Source::Folder(folder) = source {
         keep::index(folder)?;
     }
@@ -116,7 +128,7 @@ fn run(source: Source<'_>, args: &DrillArgs, scratch: &Path) -> Result<Drill> {
         Source::Cluster(link, out) => {
             let own = scratch.join("backup");
             let out = out.map_or(own, Path::to_owned);
-            let sources = runtime.block_on(take(link, &out))?;
+            let sources = runtime.block_on(take(link, &out, unfinished))?;
             (out, sources)
         }
     };
@@ -169,11 +181,16 @@ fn run(source: Source<'_>, args: &DrillArgs, scratch: &Path) -> Result<Drill> {
 }
 
 /// Takes a backup, of each group again if it has changed meanwhile. Returns the state of those that have not in the last one.
-async fn take(link: &LinkArgs, out: &Path) -> Result<BTreeMap<String, (u64, String)>> {
+async fn take(
+    link: &LinkArgs,
+    out: &Path,
+    unfinished: &Unfinished,
+) -> Result<BTreeMap<String, (u64, String)>> {
     let (bus, cluster) = link.join().await?;
     keep::prepare(out)?;
     let (mut last, mut sources) = (BTreeMap::new(), BTreeMap::new());
     for (index, group) in Cluster::streams(cluster.partitions).into_iter().enumerate() {
+        unfinished.add(keep::file_of(out, &group));
         for _ in 0..MAX_BACKUPS {
             let before = hash_of_group(&*bus, index, &group).await;
             last.insert(group.clone(), keep::write(&*bus, &group, out).await?);
@@ -184,7 +201,9 @@ async fn take(link: &LinkArgs, out: &Path) -> Result<BTreeMap<String, (u64, Stri
             }
         }
     }
+    unfinished.add(out.join(keep::INDEX));
     keep::finish(cluster, last, out)?;
+    unfinished.complete();
     Ok(sources)
 }
 

@@ -20,7 +20,7 @@ use crate::drill::DrillArgs;
 use crate::files::{create_private, create_private_folder, print_line};
 
 /// The name of the file that describes a backup. It is written last.
-const INDEX: &str = "cluster.json";
+pub const INDEX: &str = "cluster.json";
 
 /// The description of a backup.
 #[derive(Debug, Serialize, Deserialize)]

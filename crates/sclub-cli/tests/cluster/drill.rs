@@ -2,6 +2,9 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -122,4 +125,28 @@ fn a_backup_of_a_cluster_is_restored_served_and_compared() {
     };
     fails("p0.backup", &swapped, "p0.backup");
     assert!(drill(&from, &scratch).0);
+
+    // Interrupted when it has made some files: the backup is complete, or no file is there.
+    let files_of = |folder: &Path| fs::read_dir(folder).map_or(0, Iterator::count);
+    for files in 0..=3 {
+        let unfinished = folder.path().join(format!("unfinished{files}"));
+        let mut command = sclub();
+        command.args(["cluster", "backup", "--drill", "--cluster", &url, "--out"]);
+        command.arg(&unfinished).arg("--scratch").arg(&scratch);
+        command.arg("--nats-server").arg(binary().unwrap());
+        let mut running = command.stdout(Stdio::null()).spawn().unwrap();
+        while files_of(&unfinished) < files {
+            assert!(running.try_wait().unwrap().is_none());
+            thread::sleep(Duration::from_millis(1));
+        }
+        let id = running.id().to_string();
+        let sent = Command::new("kill").args(["-INT", &id]).status();
+        assert!(sent.unwrap().success());
+        assert!(!running.wait().unwrap().success());
+        assert_eq!(files_of(&scratch), 0);
+        match unfinished.join("cluster.json").exists() {
+            true => assert_eq!(files_of(&unfinished), 5),
+            false => assert_eq!(files_of(&unfinished), 0, "{files}"),
+        }
+    }
 }

@@ -88,7 +88,7 @@ fn reads_go_on_and_writes_are_refused_without_a_majority_of_nats() {
     let read = slowest_read.into_inner().unwrap();
     let write = slowest_write.into_inner().unwrap();
     eprintln!("without a majority, reads took at most {read:.2?}, writes {write:.2?}");
-    assert!(read < Duration::from_secs(3));
+    assert!(read < Duration::from_secs(6));
     assert!(write < Duration::from_secs(10));
     // The nodes run: it is NATS that does not answer.
     for node in 0..cluster.count() {

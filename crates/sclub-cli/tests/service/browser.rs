@@ -43,7 +43,7 @@ impl Browser {
         let made = Command::new("mkfifo").args([&to, &from]).status().unwrap();
         assert!(made.success());
         let script = format!(
-            "exec {name} --headless --no-sandbox --disable-gpu --remote-debugging-pipe \
+            "exec {name} --headless --no-sandbox --disable-gpu --disable-dev-shm-usage --remote-debugging-pipe \
              --user-data-dir=\"$2\" --window-size=1280,1600 3<\"$0\" 4>\"$1\""
         );
         let child = Command::new("bash")

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Mutex;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::server::{Client, Dice, Server, items, sclub, signal};
+use crate::server::{Client, Dice, SOON, Server, items, sclub, signal};
 
 const USERS: u64 = 40;
 const CLIENTS: u64 = 4;
@@ -116,7 +116,12 @@ fn kill_under_load(policy: &str, rounds: u64) {
                 let (address, sent) = (&server.address, &sent);
                 scope.spawn(move || drive(address, round * CLIENTS + client + 1, sent));
             }
-            std::thread::sleep(Duration::from_millis(50 + dice.below(200)));
+            // Some load, even where each reward waits long for the disk.
+            let begun = Instant::now();
+            while sent.lock().unwrap().acknowledged.len() < 12 && begun.elapsed() < SOON {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            std::thread::sleep(Duration::from_millis(dice.below(200)));
             signal(server.id(), "KILL");
         });
         drop(server);

@@ -1,5 +1,6 @@
 //! The page when things are not as they should be: strange texts, a server that is gone, a clock that was set back.
 
+use sclub_server::ports::free_ports;
 use serde_json::{Value, json};
 
 use crate::browser::Browser;
@@ -97,7 +98,15 @@ fn a_server_that_is_gone_is_not_shown_as_one_without_traffic() {
         return;
     };
     let data = folder.path().join("data");
-    let server = Server::start(&data, &[]);
+    // The port of a server that is started again must not be taken meanwhile.
+    let address = format!("127.0.0.1:{}", free_ports(1).unwrap()[0]);
+    let start = || {
+        let mut command = sclub();
+        command.args(["serve", "--log", "warn", "--addr", &address, "--data"]);
+        command.arg(&data);
+        Server::from(command)
+    };
+    let server = start();
     server.ok("PUT", "/v1/items", &items(4, 3));
     serve(&server, "u", 5);
     browser.resize(1280, 1600);
@@ -105,7 +114,6 @@ fn a_server_that_is_gone_is_not_shown_as_one_without_traffic() {
     browser
         .wait_for("document.querySelector('#read-traffic').innerText.startsWith('Last second: ')");
     browser.wait_for("document.querySelector('#figure-recommends').innerText === '0'");
-    let address = server.address.clone();
     server.kill();
     browser.wait_for("document.querySelector('#banner').checkVisibility()");
     let banner = browser.text("#banner");
@@ -113,10 +121,7 @@ fn a_server_that_is_gone_is_not_shown_as_one_without_traffic() {
     assert_eq!(browser.text("#figure-recommends"), "–");
     let read = browser.text("#read-traffic");
     assert!(read.starts_with("Before the connection was lost"), "{read}");
-    let mut command = sclub();
-    command.args(["serve", "--log", "warn", "--addr", &address, "--data"]);
-    command.arg(&data);
-    let server = Server::from(command);
+    let server = start();
     browser.wait_for("!document.querySelector('#banner').checkVisibility()");
     serve(&server, "u", 5);
     browser

@@ -17,6 +17,7 @@ const NONE: u64 = u64::MAX;
 pub(super) struct Appending {
     /// The time when it began, of the monotonic clock.
     since: AtomicU64,
+    /// True if it hung at the last look. It is sent at each look.
     hangs: watch::Sender<bool>,
 }
 
@@ -61,15 +62,18 @@ impl Shared {
     /// Waits for the answer of the owner, unless an append hangs: then nobody knows whether it is written.
     pub(super) async fn answered(
         &self,
-        answer: oneshot::Receiver<Result<Done, Refusal>>,
+        mut answer: oneshot::Receiver<Result<Done, Refusal>>,
     ) -> Result<Done, Refusal> {
-        let mut hangs = self.appending.hangs.subscribe();
+        let mut looks = self.appending.hangs.subscribe();
         let gone = || Refusal::Unknown("the server is shutting down".to_owned());
-        tokio::select! {
-            biased;
-            answer = answer => answer.unwrap_or_else(|_| Err(gone())),
-            _ = hangs.wait_for(|hangs| *hangs) => {
-                Err(Refusal::Unknown(self.hangs().unwrap_or_default()))
+        loop {
+            tokio::select! {
+                biased;
+                answer = &mut answer => return answer.unwrap_or_else(|_| Err(gone())),
+                // The append of the last look may have ended since.
+                _ = looks.changed() => if let Some(reason) = self.hangs() {
+                    return Err(Refusal::Unknown(reason));
+                },
             }
         }
     }
@@ -80,14 +84,14 @@ impl Engine {
     pub(crate) fn check_append(&self) {
         let appending = &self.shared.appending;
         let reason = self.shared.hangs();
-        let changed = appending.hangs.send_if_modified(|hangs| {
-            std::mem::replace(hangs, reason.is_some()) != reason.is_some()
-        });
+        let changed = appending.hangs.send_replace(reason.is_some()) != reason.is_some();
         match reason {
             Some(reason) if changed => {
                 tracing::error!(reason, "the log cannot be written; the server is read-only");
             }
-            None if changed => tracing::info!("the log is writable again"),
+            None if changed && self.shared.not_writable().is_none() => {
+                tracing::info!("the log is writable again");
+            }
             _ => {}
         }
     }
@@ -149,7 +153,7 @@ mod tests {
         while engine.read_only().is_some() {
             sleep(Duration::from_millis(2)).await;
         }
-        engine.check_append();
+        // At once, before the next look.
         assert_eq!(engine.feedback(&click).await, Ok(vec![false]));
         assert_eq!(engine.state().rewards().0, 1);
     }

@@ -110,16 +110,18 @@ async fn a_lease_expires_unless_it_is_renewed() {
     wait_for(&other, b, &[("kept", kept)]).await;
     let age = written.elapsed();
     assert!(age > ttl - Duration::from_millis(200), "{age:?}");
-    assert!(age < ttl + Duration::from_millis(600), "{age:?}");
+    assert!(age < ttl + Duration::from_millis(1_500), "{age:?}");
+    let kept = bus.update(b, "kept", text("3"), kept).await.unwrap();
 
     // The owner sees that it is lost, and another node can take it.
+    let expired = Instant::now();
     let taken = loop {
         match other.create(b, "lost", text("2")).await {
             Ok(revision) => break revision,
             Err(BusError::Conflict) => tokio::time::sleep(Duration::from_millis(10)).await,
             Err(error) => panic!("{error}"),
         }
-        assert!(written.elapsed() < ttl + Duration::from_secs(2));
+        assert!(expired.elapsed() < Duration::from_secs(2));
     };
     println!(
         "a lease could be taken {:?} after it was written",

@@ -55,15 +55,18 @@ async fn next(messages: &mut Followed) -> Result<Message, BusError> {
 
 /// Appends a message, again until the outcome is known. `last` is the last sequence.
 async fn append(bus: &NatsBus, last: u64, text: &str) -> u64 {
+    append_bytes(bus, last, text, Bytes::from(text.to_owned())).await
+}
+
+async fn append_bytes(bus: &NatsBus, last: u64, id: &str, message: Bytes) -> u64 {
     let start = std::time::Instant::now();
     loop {
-        let message = Bytes::from(text.to_owned());
-        match bus.append("s", text, last, message).await {
+        match bus.append("s", id, last, message.clone()).await {
             Ok(sequence) => return sequence,
             Err(BusError::Timeout | BusError::NoResponders) if start.elapsed() < PATIENCE => {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
-            Err(error) => panic!("{text}: {error}"),
+            Err(error) => panic!("{id}: {error}"),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use sclub_server::cluster::bus::{Bus, BusError};
 
-use crate::{NatsServers, connect};
+use crate::{NatsServers, PATIENCE, connect};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_is_answered_by_the_node_that_listens() {
@@ -31,7 +31,11 @@ async fn a_request_is_answered_by_the_node_that_listens() {
         }
     });
     // The servers tell each other of the listener.
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    let end = Instant::now() + PATIENCE;
+    let first = Bytes::from_static(b"1");
+    while asks.request("n1.ask", first.clone(), 5_000).await == Err(BusError::NoResponders) {
+        assert!(Instant::now() < end);
+    }
     for size in [1, 1000, 8 << 20] {
         let request = Bytes::from(format!("{size}"));
         let answer = asks.request("n1.ask", request, 5_000).await.unwrap();

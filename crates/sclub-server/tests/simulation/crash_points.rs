@@ -106,15 +106,19 @@ fn stop_at(call: u64, death: Death, policy: &str) -> u64 {
     calls.get()
 }
 
-/// Stops at every call of the history.
+/// Stops at every call of the history, on two threads.
 fn stop_everywhere(policy: &str) {
     let all = stop_at(u64::MAX, Death::Kill, policy);
     assert!(all > 50, "{all} calls");
-    for call in 1..=all {
+    std::thread::scope(|scope| {
         for death in [Death::PowerLoss, Death::Kill] {
-            stop_at(call, death, policy);
+            scope.spawn(move || {
+                for call in 1..=all {
+                    stop_at(call, death, policy);
+                }
+            });
         }
-    }
+    });
 }
 
 /// Runs the history until its process is killed at one call, opens the folder, and compacts until the

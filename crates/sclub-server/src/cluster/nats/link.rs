@@ -25,7 +25,7 @@ pub(super) const TIMEOUT: Duration = Duration::from_secs(2);
 pub(super) const RETRY: Duration = Duration::from_millis(50);
 
 /// The time for servers to tell each other who takes the writes of a stream.
-const GRACE: Duration = Duration::from_millis(250);
+const GRACE: Duration = Duration::from_secs(1);
 
 /// A server that does not answer is left after three of these. The sum with the time to connect to a second one that
 /// does not answer is less than the lifetime of a lease.

@@ -32,13 +32,9 @@ impl World {
 /// The ids of users among bytes.
 fn ids(bytes: &[u8]) -> impl Iterator<Item = &str> {
     let prefix = USER_PREFIX.as_bytes();
-    let starts = bytes
-        .iter()
-        .enumerate()
-        .filter(|(_, byte)| **byte == prefix[0]);
-    starts.filter_map(move |(start, _)| {
+    let starts = memchr::memmem::find_iter(bytes, prefix);
+    starts.filter_map(|start| {
         let id = bytes.get(start..start + USER_LENGTH)?;
-        let id = id.starts_with(prefix).then_some(id)?;
         std::str::from_utf8(id).ok()
     })
 }
