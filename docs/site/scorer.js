@@ -56,6 +56,9 @@ function excerpt(text) {
   return `${start ? "… " : ""}${text.slice(start, end)}${end < text.length ? " …" : ""}`;
 }
 
+// The search takes texts as HTML.
+const escaped = (text) => text.replace(/[&<>]/g, (found) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;" })[found]);
+
 const pages = {};
 
 function look(page) {
@@ -74,9 +77,9 @@ var Scorer = {
     if (place === 0) hit[2] = "";
     if (place > 0 && kind === "text") {
       const anchor = Search._index.alltitles[sections[place][0]]?.find(([file]) => Search._index.docnames[file] === page)?.[1];
-      if (anchor) [hit[1], hit[2]] = [`${title} > ${sections[place][0]}`, `#${anchor}`];
+      if (anchor) [hit[1], hit[2]] = [`${title} &gt; ${escaped(sections[place][0])}`, `#${anchor}`];
     }
-    hit[3] = about ?? excerpt(sections.slice(Math.max(place, 0)).find(([, text]) => text)?.[1] ?? title);
+    hit[3] = about ?? escaped(excerpt(sections.slice(Math.max(place, 0)).find(([, text]) => text)?.[1] ?? title));
     const explained = EXPLAINED[query]?.includes(page) ? 100 : 0;
     const said = kind === "title" && place > 0 ? relevance(sections[place].join(" ")) : ofPage;
     return (WEIGHTS[page] ?? 1) * (score + said) + explained;

@@ -211,8 +211,11 @@ const NOT_SENT = new Set(["EAI_AGAIN", "ECONNREFUSED", "EHOSTUNREACH", "ENETUNRE
 /** Codes of the limits that Node.js itself has, whatever the timeout of the client is. */
 const LATE = new Set(["UND_ERR_CONNECT_TIMEOUT", "UND_ERR_HEADERS_TIMEOUT", "UND_ERR_BODY_TIMEOUT"]);
 
-/** Codes of OpenSSL for certificates that are not trusted. */
+/** Codes of OpenSSL, such as for certificates that are not trusted. */
 const TLS = /^ERR_(TLS|SSL)_|CERT|UNABLE_TO_|INVALID_CA|HOSTNAME_MISMATCH/;
+
+/** Those that can also come when the request was sent. */
+const LATE_TLS = /ALERT|DECRYPT|BAD_RECORD|UNEXPECTED_EOF/;
 
 interface Cause {
   code?: unknown;
@@ -235,7 +238,7 @@ export function failureOf(url: string, failed: unknown): ConnectionFailedError {
   const code = typeof cause.code === "string" ? cause.code : "";
   const isTls = TLS.test(code);
   const isLate = LATE.has(code);
-  const isSent = !isTls && !isUnsent(cause);
+  const isSent = isTls ? LATE_TLS.test(code) : !isUnsent(cause);
   const reason = String(cause.message || code || failed);
   const kind = isLate ? TimedOutError : ConnectionFailedError;
   return new kind(`no answer from ${url}: ${reason}`, {

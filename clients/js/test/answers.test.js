@@ -169,6 +169,7 @@ test("what is known of a failed connection", async () => {
     [undefined, "broken", true, 1],
     [{ code: "CERT_HAS_EXPIRED" }, "tls", false, 1],
     [{ code: "ERR_TLS_CERT_ALTNAME_INVALID" }, "tls", false, 1],
+    [{ code: "ERR_SSL_DECRYPTION_FAILED_OR_BAD_RECORD_MAC" }, "tls", true, 1],
     [{ code: "UND_ERR_CONNECT_TIMEOUT" }, "timeout", false, 3],
     [{ code: "UND_ERR_HEADERS_TIMEOUT" }, "timeout", true, 1],
     [{ code: "UND_ERR_BODY_TIMEOUT" }, "timeout", true, 1],

@@ -108,7 +108,8 @@ pub async fn write(bus: &dyn Bus, group: &str, out: &Path) -> Result<u64> {
     let written = backup_group(bus, group, &mut make).await;
     let at = written.map_err(|error| anyhow!(error))?;
     // The index, which says that the backup is whole, must not be durable before the files are.
-    let file = File::open(&path).and_then(|file| file.sync_all());
+    let file = File::options().write(true).open(&path);
+    let file = file.and_then(|file| file.sync_all());
     file.with_context(|| format!("cannot write {}", path.display()))?;
     Ok(at)
 }

@@ -140,7 +140,7 @@ fn a_backup_of_a_cluster_is_restored_served_and_compared() {
             thread::sleep(Duration::from_millis(1));
         }
         let id = running.id().to_string();
-        let sent = Command::new("kill").args(["-INT", &id]).status();
+        let sent = Command::new("kill").args(["-TERM", &id]).status();
         assert!(sent.unwrap().success());
         assert!(!running.wait().unwrap().success());
         assert_eq!(files_of(&scratch), 0);

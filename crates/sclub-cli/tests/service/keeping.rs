@@ -456,14 +456,15 @@ fn keys_decide_who_may_do_what() {
         writeln!(file, "{role} {role}er {secret}").unwrap();
     }
     drop(file);
-    let server = Server::start(&data, &["--keys", text(&keys)]);
-    let call = |key: Option<&str>, method: &str, path: &str, body: &str| {
+    let server = Server::start(&data, &["--keys", text(&keys), "--context", "age_group"]);
+    let answer = |key: Option<&str>, method: &str, path: &str, body: &str| {
         let mut client = Client::connect(&server.address).unwrap();
         if let Some(key) = key {
             client.headers = format!("authorization: Bearer {key}-0123456789abcdef\r\n");
         }
-        client.call(method, path, body).unwrap().0
+        client.call(method, path, body).unwrap()
     };
+    let call = |key, method: &str, path: &str, body: &str| answer(key, method, path, body).0;
     let item = r#"{"id": "a", "features": [1, 0]}"#;
     for (method, path, body, least) in [
         ("GET", "/v1/state", "", 0),
@@ -490,6 +491,13 @@ fn keys_decide_who_may_do_what() {
     }
     for open in ["/healthz", "/readyz", "/", "/docs", "/v1/openapi.json"] {
         assert_eq!(call(None, "GET", open, ""), 200, "{open}");
+    }
+    // What the description tells of the catalogue needs a key.
+    for (key, is_told) in [(None, false), (Some("other"), false), (Some("read"), true)] {
+        let (status, description) = answer(key, "GET", "/v1/openapi.json", "");
+        assert_eq!(status, 200);
+        let description = description.to_string();
+        assert_eq!(description.contains("age_group"), is_told, "{key:?}");
     }
     let elsewhere = folder.path().join("elsewhere");
     let refused = run(&["serve", "--addr", "0.0.0.0:0", "--data", text(&elsewhere)]);

@@ -20,6 +20,7 @@ mod spaces;
 mod stream;
 mod wrong_json;
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
@@ -87,7 +88,7 @@ pub struct App {
     /// The counts of error answers. Only the application of the default space, or of a node, has them.
     errors: OnceLock<Arc<ErrorCounts>>,
     /// The OpenAPI description, once it was asked for, and the number of features that it has; `None` if nothing was known.
-    description: Mutex<Option<(Option<Option<usize>>, Bytes)>>,
+    descriptions: Mutex<BTreeMap<Option<Option<usize>>, Bytes>>,
 }
 
 type Shared = Arc<App>;
@@ -124,7 +125,7 @@ impl App {
             failure: OnceLock::new(),
             spaces: OnceLock::new(),
             errors: OnceLock::new(),
-            description: Mutex::default(),
+            descriptions: Mutex::default(),
         }
     }
 
@@ -358,7 +359,7 @@ pub fn router(app: Arc<App>, guard: &Guard) -> Router {
     let open = Router::new()
         .route("/healthz", get(look::healthz))
         .route("/readyz", get(look::readyz))
-        .merge(pages::routes(guard.needs_key()));
+        .merge(pages::routes(guard));
     let counted = from_fn_with_state(Arc::clone(&app), counted);
     // The calls of an application count themselves, too.
     let refused = {

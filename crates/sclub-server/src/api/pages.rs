@@ -2,13 +2,14 @@
 
 use axum::Router;
 use axum::body::{Body, Bytes};
-use axum::extract::State;
+use axum::extract::{Request, State};
 use axum::http::Response;
 use axum::http::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
 use axum::routing::get;
 
 use super::{Answer, App, Shared, openapi};
 use crate::edge::page::secure;
+use crate::edge::{Guard, Role};
 use crate::locks::lock;
 
 /// A file in the binary.
@@ -96,9 +97,12 @@ const FILES: &[File] = &[
 ];
 
 /// The routes of the pages.
-pub(super) fn routes(needs_key: bool) -> Router<Shared> {
-    let description = get(move |State(app): State<Shared>| async move {
-        answer(app.description(needs_key), "application/json", false)
+pub(super) fn routes(guard: &Guard) -> Router<Shared> {
+    let guard = guard.clone();
+    let description = get(async move |State(app): State<Shared>, request: Request| {
+        let is_whole = guard.admits(Role::Read, &request);
+        let description = app.description(guard.needs_key(), is_whole);
+        answer(description, "application/json", false)
     });
     let router = Router::new().route("/v1/openapi.json", description);
     FILES.iter().copied().fold(router, |router, file| {
@@ -108,23 +112,24 @@ pub(super) fn routes(needs_key: bool) -> Router<Shared> {
 
 impl App {
     /// The OpenAPI description of the server or the space as it is now. It is kept until more is known: the number of features
-    /// is that of the first item, and the data folder has the rest.
-    fn description(&self, needs_key: bool) -> Bytes {
+    /// is that of the first item, and the data folder has the rest. If it is not `is_whole`, what the data folder has is left
+    /// out: names and values of features tell of the catalogue.
+    fn description(&self, needs_key: bool, is_whole: bool) -> Bytes {
         let of_node = self.node().and_then(|node| node.catalogue().app());
         let engine = of_node.as_deref().unwrap_or(self).engine();
+        let engine = engine.filter(|_| is_whole);
         let known = engine.map(|engine| {
             let state = engine.state();
             let identity = state.identity();
             let dim = identity.features.as_ref().map(|transform| transform.dim());
             (state.dim().or(dim), identity.clone())
         });
-        let mut kept = lock(&self.description);
-        let is_same =
-            |(dim, _): &(Option<Option<usize>>, Bytes)| *dim == known.as_ref().map(|(dim, _)| *dim);
-        if let Some((_, text)) = kept.as_ref().filter(|kept| is_same(kept)) {
+        let dim = known.as_ref().map(|(dim, _)| *dim);
+        if let Some(text) = lock(&self.descriptions).get(&dim) {
             return text.clone();
         }
         let mut settings = self.settings.clone();
+        settings.transform = None;
         if let Some((dim, identity)) = &known {
             settings.dim = *dim;
             settings.transform = identity.features.clone();
@@ -136,7 +141,7 @@ impl App {
             space: self.space.as_deref(),
         })
         .into();
-        *kept = Some((known.map(|(dim, _)| dim), text.clone()));
+        lock(&self.descriptions).insert(dim, text.clone());
         text
     }
 }

@@ -269,6 +269,12 @@ impl Guard {
         }
     }
 
+    /// Returns true if a request of a route that is open to everyone could call those that need a role.
+    pub(crate) fn admits(&self, role: Role, request: &Request) -> bool {
+        let has_key = || secret(request.headers()).is_some();
+        !self.0.asks || (has_key() && self.check(role, request).is_ok())
+    }
+
     /// Finds the caller of a request, and does something with the key's rate and name.
     fn find(
         &self,

@@ -79,6 +79,11 @@ themeSwitch(document.getElementById("theme"));
 const browser = globalThis.SwaggerUIBundle({
   url: "/v1/openapi.json", dom_id: "#browser", deepLinking: true, validatorUrl: null, displayRequestDuration: true,
   defaultModelsExpandDepth: 0, syntaxHighlight: false, plugins: [keptKey, lines, tidy], operationsSorter: (a, b) => place(a) - place(b),
+  // With a key, the description has the features and the fields of items of this server.
+  requestInterceptor(request) {
+    if (request.loadSpec && key()) request.headers.Authorization = `Bearer ${key()}`;
+    return request;
+  },
   onComplete() {
     if (key()) browser.preauthorizeApiKey("key", key());
     root.dataset.ready = "1";

@@ -11,6 +11,7 @@ mod reopen;
 mod turns;
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, RwLock};
 
@@ -290,7 +291,12 @@ impl Spaces {
     fn make(&self, space: &Space, path: &Path) -> Result<(), OpenError> {
         let env = Env::real();
         let disk = &*env.disk;
-        let is_new = !path.exists();
+        // A link to a disk that is not mounted is there too.
+        let is_new = match std::fs::symlink_metadata(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => true,
+            Err(error) => return Err(unwritten(path, &error).into()),
+            Ok(_) => false,
+        };
         if is_new {
             Identity::new(space.app.settings(), &*env.random)?;
             let new = with_ending(path, NEW);
@@ -304,15 +310,17 @@ impl Spaces {
                     drop(folder);
                     write_given(disk, &new, &space.given)?;
                     let renamed = disk.rename(&new, path);
-                    let renamed = renamed.and_then(|()| disk.sync_dir(&self.folder));
                     Ok(renamed.map_err(|error| unwritten(path, &error))?)
                 });
             if made.is_err() {
-                // On a full disk it has its part.
+                // On a full disk it has its part. A folder that came to `path` meanwhile is an operator's.
                 let _ = disk.remove_dir_all(&new);
-                let _ = disk.remove_dir_all(path);
             }
             made?;
+            if let Err(error) = disk.sync_dir(&self.folder) {
+                let _ = disk.remove_dir_all(path);
+                return Err(unwritten(path, &error).into());
+            }
         }
         let opened = Folder::open_to_serve(&env, path, space.app.settings())
             .map_err(OpenError::from)

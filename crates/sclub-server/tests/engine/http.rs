@@ -293,3 +293,35 @@ fn pages_of_items_tell_whether_an_item_was_removed_meanwhile() {
     assert_eq!(service.call("DELETE", "/v1/items/a", &Value::Null).0, 200);
     assert!(revision() > first);
 }
+
+#[test]
+fn a_search_finds_every_item_that_stays_while_others_are_removed() {
+    let service = Service::at(new_folder(), Env::real());
+    // The first half is removed, and each time the last item takes the place.
+    let lines: Vec<String> = (0..4_000)
+        .map(|number| {
+            let title = if number < 2_000 { "gone" } else { "stays" };
+            json!({"id": format!("i{number}"), "features": [1], "title": title}).to_string()
+        })
+        .collect();
+    let lines = lines.join("\n").into_bytes();
+    assert_eq!(service.bytes("PUT", "/v1/items", lines).0, 200);
+    let searches = std::thread::scope(|scope| {
+        let removal = scope.spawn(|| {
+            for number in 0..2_000 {
+                let path = format!("/v1/items/i{number}");
+                assert_eq!(service.call("DELETE", &path, &Value::Null).0, 200);
+            }
+        });
+        let mut searches = 0;
+        while !removal.is_finished() {
+            let path = "/v1/items?search=stays&limit=1";
+            let (_, page) = service.call("GET", path, &Value::Null);
+            assert_eq!(page["total"], 2_000);
+            assert_eq!(page["items"][0]["title"], "stays");
+            searches += 1;
+        }
+        searches
+    });
+    assert!(searches > 5, "{searches}");
+}

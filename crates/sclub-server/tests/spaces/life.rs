@@ -427,3 +427,26 @@ fn bad_names_and_settings_make_no_space() {
     assert_eq!(server.spaces.list().len(), 1);
     assert!(!folder.path().join("spaces").exists());
 }
+
+#[cfg(unix)]
+#[test]
+fn a_link_to_a_disk_that_is_not_mounted_is_kept() {
+    let folder = tempdir().unwrap();
+    let (data, volume) = (folder.path().join("data"), folder.path().join("volume"));
+    let server = Server::new(&data, Keys::none());
+    server.ok("", "PUT", "/v1/spaces/shop", &json!({}));
+    server.fill("", "shop", 2);
+    let before = server.seen("shop").0;
+    drop(server);
+    let link = data.join("spaces/shop");
+    std::fs::rename(&link, &volume).unwrap();
+    std::os::unix::fs::symlink(&volume, &link).unwrap();
+    let away = folder.path().join("away");
+    std::fs::rename(&volume, &away).unwrap();
+    let server = Server::new(&data, Keys::none());
+    let (status, answer) = server.send("", "PUT", "/v1/spaces/shop", "{}");
+    assert!(status >= 500, "{status} {answer}");
+    std::fs::rename(&away, &volume).unwrap();
+    server.ok("", "PUT", "/v1/spaces/shop", &json!({}));
+    assert_eq!(server.seen("shop").0, before);
+}

@@ -16,7 +16,8 @@ use crate::state::Catalogue;
 /// The number of items that are looked at in one read of the state, so that learning does not wait for long.
 const PER_READ: usize = 500;
 
-/// The number of times that a listing begins again because items were removed meanwhile, which moves others.
+/// The number of times that a listing is tried. It begins again if items were removed meanwhile, which moves others; the last
+/// time, all are looked at in one read.
 const ATTEMPTS: usize = 5;
 
 /// The page that a query asks for.
@@ -168,7 +169,12 @@ impl Listing {
             let mut last = None;
             // One more than the page has, to know whether there is a next one.
             let mut best = BinaryHeap::with_capacity(limit + 2);
-            for from in (0..).step_by(PER_READ) {
+            let per_read = if attempts < ATTEMPTS {
+                PER_READ
+            } else {
+                usize::MAX
+            };
+            for from in (0_usize..).step_by(per_read) {
                 let state = engine.state();
                 let Some(catalogue) = state.catalogue() else {
                     return empty_page(after);
@@ -180,10 +186,10 @@ impl Listing {
                         .places(engine, catalogue, slot.into_iter().collect())
                         .pop();
                     page.order_revision = revision;
-                } else if revision != page.order_revision && attempts < ATTEMPTS {
+                } else if revision != page.order_revision {
                     continue 'again;
                 }
-                let end = (from + PER_READ).min(catalogue.len());
+                let end = from.saturating_add(per_read).min(catalogue.len());
                 let is_found = |&slot: &usize| {
                     self.search
                         .as_ref()
@@ -199,13 +205,11 @@ impl Listing {
                         best.pop();
                     }
                 }
-                if from + PER_READ < catalogue.len() {
+                if end < catalogue.len() {
                     continue;
                 }
                 let has_more = best.len() > limit;
                 let places = best.into_sorted_vec().into_iter().take(limit);
-                // Slots beyond the end: the catalogue has changed in every attempt.
-                let places = places.filter(|place| place.slot < catalogue.len());
                 page.items = places.map(|place| card(catalogue, place.slot)).collect();
                 let next = page.items.last().filter(|_| has_more);
                 page.next = next.map(|item| item.id.clone());
