@@ -83,6 +83,8 @@ pub enum Command {
 
     /// Play the simulated world of `sclub run` against a running server, or measure its speed
     ///
+    /// Use a server of its own: the users u0, u1, … and their rewards stay in its data.
+    ///
     /// Users in clusters of equal tastes ask the server for items and reward the ones it shows. Its regret
     /// is shown while it plays. A new server has exactly the regret of `sclub run` with the same flags,
     /// policy and seed, unless the policy makes fits, which a server makes in the background, or draws at random.

@@ -6,7 +6,7 @@ import { refusedOr } from "./key.js";
 import { isDrawn, marked } from "./map.js";
 import { decimal, whole } from "./numbers.js";
 import { clusterLink, shareOf, userLink, whyBlock } from "./words.js";
-import { isSoft, world } from "./world.js";
+import { isFixed, isSoft, world } from "./world.js";
 
 const card = $("cluster-card");
 let [label, timer, ticket, text] = [null, 0, 0, ""];
@@ -46,7 +46,7 @@ function draw(found) {
     el("h3", {}, "Favourite items, by expected reward"), favourites(found.favourites),
     el("h3", {}, rest > 0 && members.length ? `Members, ${whole(members.length)} of ${whole(found.users)}` : "Members"),
     members.length ? el("ul", { class: "chips" }, members.map((id) => el("li", {}, userLink(id)))) : el("p", { class: "muted" }, "None of its users has given a reward yet."),
-    isSoft() ? null : [el("h3", {}, "Last merge"), whyBlock(found.last_change, "No cluster has been merged into this one.")],
+    isSoft() || isFixed() ? null : [el("h3", {}, "Last merge"), whyBlock(found.last_change, "No cluster has been merged into this one.")],
     el("p", { class: "note" }, marked.chosen === found.cluster ? "" : "Point at a cluster on the map to see it here; click to keep it."));
 }
 

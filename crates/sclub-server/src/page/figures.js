@@ -3,7 +3,7 @@
 import { space } from "./api.js";
 import { $, el } from "./dom.js";
 import { count, decimal, lasting, short, whole } from "./numbers.js";
-import { isSoft, now, since, world } from "./world.js";
+import { isFixed, isSoft, now, since, world } from "./world.js";
 
 const LOST_MS = 3000;
 
@@ -11,6 +11,7 @@ export function drawHeader() {
   const state = world.state;
   if (!state) return;
   document.body.classList.toggle("soft", isSoft());
+  document.body.classList.toggle("fixed", isFixed());
   const parts = [...(space ? [`space ${space}`] : []), `policy ${state.policy}`, ...(isSoft() ? [] : [`preset ${state.preset}`]), state.dim ? count(state.dim, "feature") : "no features yet"];
   $("about").textContent = parts.join(" · ");
   $("version").textContent = `sclub ${state.version ?? ""} · up ${lasting(state.uptime_seconds ?? 0)} · ${count(state.events ?? 0, "event")} in the log`;

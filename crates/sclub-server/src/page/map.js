@@ -4,7 +4,7 @@ import { go } from "./address.js";
 import { $, el, svg } from "./dom.js";
 import { count, short, whole } from "./numbers.js";
 import { project } from "./plane.js";
-import { isSoft, world } from "./world.js";
+import { isFixed, isSoft, world } from "./world.js";
 
 // The maximum number of clusters that are drawn.
 export const DRAWN = 500;
@@ -303,14 +303,16 @@ function drawEmpty(drawn) {
   if (kind === null) empty.replaceChildren();
   else if (unserved) empty.replaceChildren(el("strong", {}, "No user has given a reward yet"), el("p", {}, "Clusters of users appear here once there are rewards."));
   else if (drawn === 0) {
-    empty.replaceChildren(el("strong", {}, "No clusters yet"),
-      el("p", {}, "The rewards show no groups of users so far. Recommendations use what all users have in common and each user’s own rewards."));
+    const hasNone = world.state?.policy === "gaussian";
+    const reason = hasNone ? "The policy gaussian makes none." : "The rewards show no groups of users so far.";
+    empty.replaceChildren(el("strong", {}, hasNone ? "No clusters" : "No clusters yet"),
+      el("p", {}, `${reason} Recommendations use what all users have in common and each user’s own rewards.`));
   } else if (isSoft()) {
     empty.replaceChildren(el("strong", {}, "One cluster so far"), el("p", {}, "More appear when a fit finds clusters that predict the rewards better."));
   } else {
     const users = world.clusters[0].users;
     empty.replaceChildren(el("strong", {}, users === 1 ? "One user so far" : `All ${whole(users)} users are in one cluster`),
-      el("p", {}, users === 1 ? "Clusters appear as more users are served." : "Their estimates do not differ enough yet. A user leaves the cluster when their estimate is too far from the others’."));
+      el("p", {}, isFixed() ? `The policy ${world.state.policy} never splits or merges clusters.` : users === 1 ? "Clusters appear as more users are served." : "Their estimates do not differ enough yet. A user leaves the cluster when their estimate is too far from the others’."));
   }
 }
 

@@ -45,11 +45,12 @@ function draw() {
           example ? put(example.replaceAll("'", "'\\''")) : "") :
         step("Put your items into the catalogue.", words("If you have numbers that describe each item:"),
           put('{"id": "tea", "title": "Green tea", "tags": ["drink"], "features": [1, 0, 0.5]}'),
-          words("If you have a table with titles, tags and prices instead, let the server make the numbers. Start it again with this transform, and send the rows:"),
-          command("sclub features --items catalogue.csv --out features"),
-          command("sclub serve --features features/transform.json"),
-          words("With a log of clicks or purchases too, make a data folder that has learned from it, and start the server with ", code("--data shop"), ":"),
-          command("sclub import --interactions clicks.csv --items catalogue.csv --features features/transform.json --data shop")),
+          space ? "" : [
+            words("If you have a table with titles, tags and prices instead, let the server make the numbers: make a transform, start the server again with ", code("--features features/transform.json"), " beside its other flags, and send the rows, one JSON object a line. It takes a transform only before its first item."),
+            command("sclub features --items catalogue.csv --out features"),
+            words("With a log of clicks or purchases too, make a data folder that has learned from it, and start the server with ", code("--data shop"), ":"),
+            command("sclub import --interactions clicks.csv --items catalogue.csv --features features/transform.json --data shop"),
+          ]),
       ] : null,
       step("Recommend, from your application.", world.state.context?.length ? words("This server has context features: send the values that hold for the request, such as these.") : "",
         command(`curl ${v1}/recommend${auth} -d '${spaced(asked)}'`)),

@@ -219,7 +219,7 @@ async fn announce(connection: &mut Connection, state: &State, plan: &Plan) -> Re
     if state.rounds > 0 {
         eprintln!(
             "sclub: the server has learned from {} rounds before, so the {figure} cannot be compared \
-             with `sclub run`",
+             with `sclub run`. The rewards of the simulated users u0, u1, … stay in its data",
             thousands(state.rounds as f64)
         );
         return Ok(false);
