@@ -1989,6 +1989,8 @@ export interface components {
             };
             /** @description The reason why the server is read-only. */
             read_only_reason?: string | null;
+            /** @description True if the policy splits and merges clusters of users while it learns. */
+            regroups: boolean;
             /**
              * Format: double
              * @description The largest reward that is accepted.

@@ -81,6 +81,8 @@ pub struct Abilities {
     pub correct: bool,
     /// [`crate::BackgroundFit`]
     pub fit: bool,
+    /// Splits and merges clusters of users while it learns, and reports each [`crate::Change`].
+    pub regroups: bool,
     /// Learns from lists as a whole ([`Policy::learn_lists`]), not from each item by itself.
     pub lists: bool,
     /// Looks at [`crate::ItemSet::id`].
@@ -101,6 +103,7 @@ impl Abilities {
         save: false,
         correct: false,
         fit: false,
+        regroups: false,
         lists: false,
         item_ids: false,
         draws: false,

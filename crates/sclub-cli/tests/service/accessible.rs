@@ -112,7 +112,7 @@ fn an_empty_server_shows_the_first_steps_of_a_real_one() {
     let base = format!("{}/v1/spaces/shop", server.url.trim_end_matches('/'));
     for part in [
         "sclub features --items",
-        "sclub import --interactions",
+        &format!("curl -X PUT {base} -H"),
         &format!("{base}/items -H \"Authorization: Bearer $SCLUB_KEY\""),
         &format!("{base}/recommend"),
         "\"others\": 0",
@@ -120,9 +120,15 @@ fn an_empty_server_shows_the_first_steps_of_a_real_one() {
         assert!(steps.contains(part), "{part} is not in {steps}");
     }
     assert!(!steps.contains("boss-"), "no key is shown");
+    // An import makes the data folder of a server.
+    assert!(!steps.contains("sclub import"), "{steps}");
+    browser.open(&server.url);
+    browser.wait_for("document.querySelector('#start').innerText.includes('sclub import')");
+    browser.open(&url);
+    browser.wait_for(shown);
     // With items, the next step is to recommend. With a reward, the steps are gone.
     call("PUT", "/v1/spaces/shop/items", &drinks());
-    browser.wait_for("!document.querySelector('#start').innerText.includes('sclub import')");
+    browser.wait_for("!document.querySelector('#start').innerText.includes('sclub features')");
     let answer = call("POST", "/v1/spaces/shop/recommend", "{\"user\": \"anna\"}");
     let feedback = json!({"decision": answer["decision"], "reward": 1}).to_string();
     call("POST", "/v1/spaces/shop/feedback", &feedback);

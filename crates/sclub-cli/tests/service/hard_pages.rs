@@ -129,6 +129,31 @@ fn a_server_that_is_gone_is_not_shown_as_one_without_traffic() {
 }
 
 #[test]
+fn splits_and_merges_are_shown_if_the_policy_makes_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(mut browser) = Browser::start(folder.path()) else {
+        return;
+    };
+    for (policy, text) in [
+        ("linucb-one", "never splits or merges"),
+        ("sclub", "do not differ enough yet"),
+    ] {
+        let data = folder.path().join(policy);
+        let server = Server::start(&data, &["--policy", policy]);
+        server.ok("PUT", "/v1/items", &items(4, 3));
+        for user in ["anna", "bob"] {
+            serve(&server, user, 1);
+        }
+        browser.open(&server.url);
+        browser.wait_for(&format!(
+            "document.querySelector('#map-empty').innerText.includes('{text}')"
+        ));
+        let events = browser.value("document.querySelector('#events-title').checkVisibility()");
+        assert_eq!(events, policy == "sclub");
+    }
+}
+
+#[test]
 fn charts_go_on_when_the_clock_is_set_back_and_rates_are_those_of_the_time_that_was_counted() {
     let folder = tempfile::tempdir().unwrap();
     let Some(mut browser) = Browser::start(folder.path()) else {

@@ -356,6 +356,7 @@ fn state_card(app: &App, engine: &Engine, state: &Known, hash: Option<String>) -
             .policy()
             .map_or(0, |policy| policy.inspect().singletons()),
         fits: state.identity().policy.can.fit,
+        regroups: state.identity().policy.can.regroups,
         clustering: state
             .policy()
             .and_then(|policy| policy.inspect().outlook())

@@ -551,6 +551,8 @@ pub struct StateCard {
     pub singletons: u64,
     /// True if the policy computes fits in the background: users belong to clusters by probability.
     pub fits: bool,
+    /// True if the policy splits and merges clusters of users while it learns.
+    pub regroups: bool,
     /// A summary of the clustering; absent if the policy has no fits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clustering: Option<ClusteringCard>,

@@ -303,10 +303,8 @@ function drawEmpty(drawn) {
   if (kind === null) empty.replaceChildren();
   else if (unserved) empty.replaceChildren(el("strong", {}, "No user has given a reward yet"), el("p", {}, "Clusters of users appear here once there are rewards."));
   else if (drawn === 0) {
-    const hasNone = world.state?.policy === "gaussian";
-    const reason = hasNone ? "The policy gaussian makes none." : "The rewards show no groups of users so far.";
-    empty.replaceChildren(el("strong", {}, hasNone ? "No clusters" : "No clusters yet"),
-      el("p", {}, `${reason} Recommendations use what all users have in common and each user’s own rewards.`));
+    empty.replaceChildren(el("strong", {}, "No clusters"),
+      el("p", {}, "Recommendations use what all users have in common and each user’s own rewards. Clusters appear if the policy looks for groups of users and the rewards show some."));
   } else if (isSoft()) {
     empty.replaceChildren(el("strong", {}, "One cluster so far"), el("p", {}, "More appear when a fit finds clusters that predict the rewards better."));
   } else {

@@ -45,9 +45,15 @@ function draw() {
           example ? put(example.replaceAll("'", "'\\''")) : "") :
         step("Put your items into the catalogue.", words("If you have numbers that describe each item:"),
           put('{"id": "tea", "title": "Green tea", "tags": ["drink"], "features": [1, 0, 0.5]}'),
-          space ? "" : [
-            words("If you have a table with titles, tags and prices instead, let the server make the numbers: make a transform, start the server again with ", code("--features features/transform.json"), " beside its other flags, and send the rows, one JSON object a line. It takes a transform only before its first item."),
-            command("sclub features --items catalogue.csv --out features"),
+          words("If you have a table with titles, tags and prices instead, let the server make the numbers: make a transform, ",
+            space ? "make this space again with it and with its other settings, which needs a key of the role admin," :
+              ["start the server again with ", code("--features features/transform.json"), " beside its other flags,"],
+            " and send the rows, one JSON object a line. A transform is taken only before the first item."),
+          command("sclub features --items catalogue.csv --out features"),
+          space ? [
+            command(`curl -X DELETE "${v1}?confirm=${space}"${auth}`),
+            command(`curl -X PUT ${v1}${auth} -d '{"features": "/path/on/the/server/features/transform.json"}'`),
+          ] : [
             words("With a log of clicks or purchases too, make a data folder that has learned from it, and start the server with ", code("--data shop"), ":"),
             command("sclub import --interactions clicks.csv --items catalogue.csv --features features/transform.json --data shop"),
           ]),

@@ -14,9 +14,8 @@ export const world = {
 export const now = () => Date.now() + world.clock;
 // True if users belong to clusters by probability.
 export const isSoft = () => world.state?.fits === true;
-// Policies with one estimate for all users, or with one for each: their clusters stay as they are.
-const FIXED = ["linucb-one", "ts:linucb-one", "linucb-ind", "lints"];
-export const isFixed = () => FIXED.includes(world.state?.policy);
+// True if clusters stay as they are, as those of policies with one estimate for all users, or with one for each.
+export const isFixed = () => !isSoft() && world.state?.regroups === false;
 
 export function ago(ms) {
   const seconds = Math.max(0, (now() - ms) / 1000);

@@ -454,6 +454,7 @@ pub static SPEC: Spec = Spec {
     ],
     can: Abilities {
         forget: false,
+        regroups: true,
         ..Abilities::SERVED
     },
     new: |setup, values| Ok(Box::new(Club::from_values(setup, values)?)),

@@ -214,6 +214,7 @@ pub static SPEC: Spec = Spec {
     ],
     can: Abilities {
         lists: true,
+        regroups: true,
         ..Abilities::NONE
     },
     new: |setup, values| {

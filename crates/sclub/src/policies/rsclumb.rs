@@ -156,7 +156,10 @@ pub static SPEC: Spec = Spec {
             ..past_items::HISTORY
         },
     ],
-    can: Abilities::NONE,
+    can: Abilities {
+        regroups: true,
+        ..Abilities::NONE
+    },
     new: |setup, values| {
         let params = Params {
             // No two frequencies disagree.

@@ -137,6 +137,10 @@ pub static CLUB: Spec = Spec {
             values,
         ))
     },
+    can: Abilities {
+        regroups: true,
+        ..COMMON.can
+    },
     ..COMMON
 };
 
@@ -150,6 +154,10 @@ pub static SCLUB: Spec = Spec {
     new: |setup, values| {
         let base = Sclub::new(setup.dim, setup.users, &Params::from_values(values))?;
         Ok(Thompson::boxed(base, setup, values))
+    },
+    can: Abilities {
+        regroups: true,
+        ..COMMON.can
     },
     ..COMMON
 };

@@ -214,7 +214,10 @@ pub static UNICLUB: Spec = Spec {
         params::INDEX,
         GRAPH,
     ],
-    can: Abilities::NONE,
+    can: Abilities {
+        regroups: true,
+        ..Abilities::NONE
+    },
     new: |setup, values| {
         let base = Club::from_values(setup, values)?;
         Ok(Box::new(Uniform::new(base, setup, values)))
@@ -241,7 +244,10 @@ pub static UNISCLUB: Spec = Spec {
         params::BETA_SCALE,
         params::INDEX,
     ],
-    can: Abilities::NONE,
+    can: Abilities {
+        regroups: true,
+        ..Abilities::NONE
+    },
     new: |setup, values| {
         let base = Sclub::new(setup.dim, setup.users, &Params::from_values(values))?;
         Ok(Box::new(Uniform::new(base, setup, values)))

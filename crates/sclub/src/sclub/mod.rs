@@ -230,6 +230,7 @@ pub static SPEC: Spec = Spec {
     ],
     can: Abilities {
         correct: true,
+        regroups: true,
         ..Abilities::SERVED
     },
     new: |setup, values| {

@@ -107,6 +107,24 @@ fn a_policy_can_do_what_its_spec_says() {
     }
 }
 
+#[test]
+fn changes_of_clusters_are_reported_by_policies_that_regroup() {
+    for spec in registry().into_iter().filter(|spec| !spec.can.needs_truth) {
+        let mut policy = made(spec, 3);
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(4);
+        let mut changes = Vec::new();
+        // Each user likes one feature, and is seen often.
+        for round in 0..2000u64 {
+            let user = round % 3;
+            let item: Vec<f64> = (0..3).map(|_| random.random_range(0.0..1.0)).collect();
+            let reward = item[user as usize];
+            let seen = [Observation::new(user, &item, reward)];
+            policy.learn_round(&seen, &mut changes).unwrap();
+        }
+        assert_eq!(!changes.is_empty(), spec.can.regroups, "{spec}");
+    }
+}
+
 /// A reward that is replaced later leaves the statistics of each user as if it had come at once.
 #[test]
 fn a_corrected_reward_is_as_if_it_had_come_at_once() {
