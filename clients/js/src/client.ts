@@ -75,8 +75,25 @@ export class Client extends Operations {
     const given = listOf(feedback, "feedback").map(givenInBatch);
     const answer = await this.sent("post", "/v1/feedback/batch", { body: { feedback: given } }, options);
     const { applied } = parsed<{ applied: boolean[] }>(answer, (said) => Array.isArray(said.applied));
-    // Some may be new now and others not: in a cluster an attempt can succeed in a part of the partitions.
-    return answer.isLost ? applied.map(() => true) : applied;
+    if (!answer.isLost || applied.every(Boolean)) return applied;
+    // A server learns a batch as a whole: if the lost attempt did so, nothing is new now. A cluster learns it by partition.
+    const mayBeEarlier = !applied.some(Boolean) || (await this.#mayBeNode(options));
+    return mayBeEarlier ? applied.map(() => true) : applied;
+  }
+
+  #isNode: boolean | undefined;
+
+  /** True unless the server is known to be a single one. It is asked once. */
+  async #mayBeNode(options: CallOptions): Promise<boolean> {
+    if (this.#isNode !== undefined) return this.#isNode;
+    try {
+      await this.nodes({ ...options, retries: 0 });
+      this.#isNode = true;
+    } catch (error) {
+      if (!(error instanceof SclubError) || error.code !== "unknown_path") return true;
+      this.#isNode = false;
+    }
+    return this.#isNode;
   }
 
   /**

@@ -339,15 +339,23 @@ test("rewards that an earlier attempt may have delivered are true", async (t) =>
   const busy = (status, code) => [status, { error: { code, message: "no" } }, { "retry-after": "0" }];
   const drop = (response) => response.destroy();
   const given = ["a", "b"].map((decision) => ({ decision, reward: 1 }));
-  // A cluster learns a batch by partition: the first attempt may have succeeded in a part of them.
-  for (const [first, expected] of [
-    [busy(503, "moved"), [true, true]],
-    [busy(503, "overloaded"), [true, true]],
-    [drop, [true, true]],
-    [busy(429, "rate_limited"), [false, true]],
+  const node = [200, { nodes: [] }];
+  const noNode = busy(404, "unknown_path");
+  // A cluster learns a batch by partition: the first attempt may have succeeded in a part of them. A single server learned nothing
+  // then, unless nothing is new now.
+  for (const [first, applied, nodes, expected] of [
+    [busy(503, "moved"), [false, true], node, [true, true]],
+    [busy(503, "overloaded"), [false, true], node, [true, true]],
+    [drop, [false, true], node, [true, true]],
+    [drop, [false, true], busy(503, "overloaded"), [true, true]],
+    [drop, [false, true], noNode, [false, true]],
+    [drop, [false, false], null, [true, true]],
+    [drop, [true, true], null, [true, true]],
+    [busy(429, "rate_limited"), [false, true], null, [false, true]],
   ]) {
-    const server = await answering(t, first, [200, { applied: [false, true] }]);
-    assert.deepEqual(await new Client({ url: server.url }).feedbackMany(given), expected, JSON.stringify(first));
+    const server = await answering(t, first, [200, { applied }], ...(nodes ? [nodes] : []));
+    assert.deepEqual(await new Client({ url: server.url }).feedbackMany(given), expected, JSON.stringify([first, nodes]));
+    assert.equal(server.requests.length, nodes ? 3 : 2);
   }
 });
 

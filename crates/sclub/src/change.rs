@@ -1,6 +1,6 @@
 //! Changes of clusters, with their reasons.
 
-use crate::policy::ClusterId;
+use crate::policy::{ClusterId, UserId};
 
 /// The two sides of an inequality.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -40,6 +40,8 @@ pub enum Change {
         into: ClusterId,
         /// The number of users who left.
         users: u64,
+        /// The user whose observation caused it.
+        user: UserId,
         /// The reason.
         why: Why,
     },
@@ -49,6 +51,8 @@ pub enum Change {
         kept: ClusterId,
         /// The cluster that is no more.
         gone: ClusterId,
+        /// The user whose observation caused it.
+        user: UserId,
         /// The reason.
         why: Why,
     },

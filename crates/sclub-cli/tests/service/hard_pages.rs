@@ -114,15 +114,24 @@ fn a_server_that_is_gone_is_not_shown_as_one_without_traffic() {
     browser
         .wait_for("document.querySelector('#read-traffic').innerText.startsWith('Last second: ')");
     browser.wait_for("document.querySelector('#figure-recommends').innerText === '0'");
+    // The stream tells of these rewards before the state is read again.
+    serve(&server, "u", 5);
+    browser.wait_for("document.querySelector('#figure-rounds').innerText === '10'");
     server.kill();
     browser.wait_for("document.querySelector('#banner').checkVisibility()");
     let banner = browser.text("#banner");
     assert!(banner.contains("The server does not answer"), "{banner}");
     assert_eq!(browser.text("#figure-recommends"), "–");
+    assert_eq!(browser.text("#figure-rounds"), "10");
     let read = browser.text("#read-traffic");
     assert!(read.starts_with("Before the connection was lost"), "{read}");
+    browser.value(
+        "(field => { field.value = 'u'; field.form.requestSubmit(); })(document.querySelector('#user-search'))",
+    );
+    browser.wait_for("document.querySelector('#user-card').innerText.includes('does not answer')");
     let server = start();
     browser.wait_for("!document.querySelector('#banner').checkVisibility()");
+    browser.wait_for("document.querySelectorAll('#recent-items > li').length > 0");
     serve(&server, "u", 5);
     browser
         .wait_for("document.querySelector('#read-traffic').innerText.startsWith('Last second: ')");

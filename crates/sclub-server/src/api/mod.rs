@@ -558,6 +558,7 @@ fn store_failed(error: &StoreError) -> ApiError {
 fn fold_failed(error: &FoldError) -> ApiError {
     match error {
         FoldError::Store(error) => store_failed(error),
+        FoldError::Refused(refusal) => refusal.clone().into(),
         other => {
             tracing::error!(error = %other, "the log cannot be read");
             ApiError::internal()

@@ -4,6 +4,7 @@ use super::Shared;
 use crate::event::Batch;
 use crate::identity::{Identity, Misfit};
 use crate::locks::write;
+use crate::refusal::Refusal;
 use crate::settings::Settings;
 use crate::state::{Effect, LoadError, State};
 use crate::store::{Epochs, Folder, Log, SnapshotStore, StoreError};
@@ -14,6 +15,9 @@ pub enum FoldError {
     /// A file cannot be read or written.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The log refused a write.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
     /// The identity of the folder is missing or unsupported.
     #[error("{folder}: {misfit}")]
     Identity {

@@ -107,7 +107,7 @@ mod tests {
     use crate::engine::common::clock::Moved;
     use crate::engine::common::disk::Faults;
     use crate::engine::common::new_folder;
-    use crate::engine::{Feedback, RecommendQuery};
+    use crate::engine::{Feedback, FoldError, RecommendQuery};
     use crate::env::Env;
     use crate::event::Item;
     use crate::settings::Settings;
@@ -148,6 +148,11 @@ mod tests {
         assert_eq!(waiting.await, Err(Refusal::Unknown(reason.clone())));
         assert_eq!(engine.remove("a").await, Err(Refusal::ReadOnly(reason)));
         assert!(engine.recommend(&asked, &mut Scratch::default()).is_ok());
+        let snapshot = engine.snapshot().await;
+        assert!(matches!(
+            snapshot,
+            Err(FoldError::Refused(Refusal::ReadOnly(_)))
+        ));
 
         faults.go_on();
         while engine.read_only().is_some() {

@@ -170,10 +170,9 @@ impl Upkeep {
     }
 
     async fn roll(&self) -> Result<u64, FoldError> {
-        match self.shared.ask(Command::Roll).await {
-            Ok(Done::Position(at)) => Ok(at),
-            Ok(_) => Err(refused(&Refusal::Closing)),
-            Err(refusal) => Err(refused(&refusal)),
+        match self.shared.ask(Command::Roll).await? {
+            Done::Position(at) => Ok(at),
+            _ => Err(Refusal::Closing.into()),
         }
     }
 
@@ -234,8 +233,8 @@ impl Upkeep {
         if number == 0 {
             return Ok(());
         }
-        let dropped = self.shared.ask(Command::DropBefore(number)).await;
-        dropped.map(drop).map_err(|refusal| refused(&refusal))
+        self.shared.ask(Command::DropBefore(number)).await?;
+        Ok(())
     }
 
     /// Removes data of forgotten users. It compares event numbers, not times. Returns the users.
@@ -298,16 +297,6 @@ impl Upkeep {
         self.drop_before(at + 1).await?;
         Ok(events)
     }
-}
-
-fn refused(refusal: &Refusal) -> FoldError {
-    FoldError::Store(match refusal {
-        Refusal::ReadOnly(reason) => StoreError::Write {
-            file: "the log".into(),
-            reason: reason.clone(),
-        },
-        other => StoreError::Refused(other.to_string()),
-    })
 }
 
 /// Takes a snapshot of the state itself, at a shutdown, when nothing is learned any more.

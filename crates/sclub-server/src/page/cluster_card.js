@@ -66,7 +66,13 @@ export async function load(cluster) {
     if (error.status === 404) {
       label = null;
       gone(cluster);
-    } else refusedOr(error, (message) => fill(card, el("p", { class: "muted" }, message)));
+    } else {
+      refusedOr(error, (message) => {
+        fill(card, el("p", { class: "muted" }, message));
+        // Tried again with the next poll.
+        world.dirty = true;
+      });
+    }
   }
 }
 

@@ -69,7 +69,9 @@ export function drawFigures() {
   const state = world.state;
   if (!state) return;
   const live = world.lost ? null : world.latest;
-  const figures = { ...state, ...(live ?? {}) };
+  // The last figures stay while the connection is lost. Rates do not.
+  const figures = { ...state, ...(world.latest ?? {}) };
+  const here = state.node ? ", on this node" : "";
   const recent = rewardOver(60000);
   const ever = state.rewards > 0 ? state.reward_sum / state.rewards : null;
   const alone = state.clustering ? null : figures.users > 0 ? (100 * figures.singletons) / figures.users : null;
@@ -82,8 +84,7 @@ export function drawFigures() {
   put("singletons", share === null ? "–" : decimal(share, share < 10 ? 1 : 0), share === null ? "" : whom, "%");
   put("rounds", whole(figures.rounds), `with ${count(state.rewards, "reward")}`);
   put("items", whole(figures.items), "in the catalogue");
-  put("reward", decimal(recent ?? ever ?? NaN, 3), recent === null ? (ever === null ? "" : "since the first reward") : `in the last minute; ${decimal(ever ?? NaN, 3)} in all`);
-  const here = state.node ? ", on this node" : "";
+  put("reward", decimal(recent ?? ever ?? NaN, 3), recent === null ? (ever === null ? "" : "since the first reward") : `in the last minute${here}; ${decimal(ever ?? NaN, 3)} in all`);
   put("recommends", live ? whole(live.recommends_per_second) : "–", live ? `and ${count(live.rewards_per_second, "reward")}${here}` : "");
   put("p99", live?.recommend_p99_ms == null ? "–" : short(live.recommend_p99_ms), live ? "in the last second" : "", "ms");
 }

@@ -26,11 +26,13 @@ export async function nextKey() {
 }
 
 // A key that the server does not know is not kept. One of another space is: `offerSpaces` goes there with it.
+// Returns false for the answer to an earlier key, which says nothing about this one.
 export function askForKey(error) {
+  if (error.key !== key()) return false;
   live("refused", "a key is required");
   if (error.key === null) $("key-why").textContent ||= "This server requires an API key.";
   else if (error.status === 403) $("key-why").textContent = "The role of this key does not allow reading.";
-  else if (error.key === key()) {
+  else {
     setKey(null);
     showForget();
     $("key-why").textContent = "The server does not know this key. It was not kept.";
@@ -39,6 +41,7 @@ export function askForKey(error) {
     $("key-form").hidden = false;
     $("key").focus();
   }
+  return true;
 }
 
 export function wireKey() {

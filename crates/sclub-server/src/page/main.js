@@ -122,6 +122,9 @@ async function refreshAll() {
     route();
     const mover = past.changes.find((change) => change.user);
     if (mover && !location.hash.startsWith("#user/")) userCard.load(mover.user, true);
+  } else {
+    clusterCard.refresh();
+    userCard.refresh();
   }
 }
 

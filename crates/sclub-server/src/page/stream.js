@@ -77,8 +77,7 @@ export async function run(refreshAll, handlers) {
       });
     } catch (error) {
       if (error instanceof ApiError && error.refused) {
-        askForKey(error);
-        await nextKey();
+        if (askForKey(error)) await nextKey();
         live("connecting", "connecting");
         wait = 500;
         continue;

@@ -192,7 +192,11 @@ export async function load(id, byItself = false) {
   } catch (error) {
     if (mine !== ticket) return;
     text = "";
-    refusedOr(error, (message) => fill(card, el("p", { class: "muted" }, message)));
+    refusedOr(error, (message) => {
+      fill(card, el("p", { class: "muted" }, message));
+      // Tried again with the next poll.
+      world.dirty = true;
+    });
   }
 }
 

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::api::plain;
 use crate::edge::ApiError;
+use crate::engine::OpenError;
 use crate::env::{Access, Disk};
 use crate::serve::check;
 use crate::settings::{MAX_PROPENSITIES, Settings, constants, setting_name};
@@ -165,13 +166,17 @@ pub(super) fn read_given(folder: &Path) -> Result<Option<Given>, String> {
 
 /// Writes the settings of a space. They are durable when this returns.
 pub(super) fn write_given(disk: &dyn Disk, folder: &Path, given: &Given) -> Result<(), StoreError> {
-    let file = folder.join(SETTINGS_FILE);
     let text = toml::to_string(given);
     let text = text.map_err(|error| StoreError::Refused(format!("settings: {error}")))?;
+    write_file(disk, folder, text.as_bytes())
+}
+
+fn write_file(disk: &dyn Disk, folder: &Path, bytes: &[u8]) -> Result<(), StoreError> {
+    let file = folder.join(SETTINGS_FILE);
     let written = (|| {
         let new = file.with_extension("tmp");
         let out = disk.open(&new, Access::Create)?;
-        out.write_all_at(text.as_bytes(), 0)?;
+        out.write_all_at(bytes, 0)?;
         out.sync()?;
         disk.rename(&new, &file)?;
         disk.sync_dir(folder)
@@ -179,6 +184,28 @@ pub(super) fn write_given(disk: &dyn Disk, folder: &Path, given: &Given) -> Resu
     written.map_err(|error: std::io::Error| StoreError::Write {
         reason: error.to_string(),
         file,
+    })
+}
+
+/// Writes the settings of a space that is opened with them. If it cannot be opened, the folder has its former settings again:
+/// refused ones must not be in force after a restart.
+pub(super) fn try_given<T>(
+    disk: &dyn Disk,
+    folder: &Path,
+    given: &Given,
+    open: impl FnOnce() -> Result<T, OpenError>,
+) -> Result<T, OpenError> {
+    let file = folder.join(SETTINGS_FILE);
+    let former = std::fs::read(&file).ok();
+    write_given(disk, folder, given)?;
+    open().inspect_err(|_| {
+        let restored = match former {
+            Some(bytes) => write_file(disk, folder, &bytes).map_err(|error| error.to_string()),
+            None => disk.remove(&file).map_err(|error| error.to_string()),
+        };
+        if let Err(reason) = restored {
+            tracing::warn!(file = %file.display(), reason, "cannot restore the settings of a space");
+        }
     })
 }
 

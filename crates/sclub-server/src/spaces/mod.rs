@@ -34,7 +34,7 @@ use crate::identity::Identity;
 use crate::locks::{lock, read, write};
 use crate::settings::Settings;
 use crate::store::{Folder, StoreError};
-use config::{read_given, space_settings, write_given};
+use config::{read_given, space_settings, try_given, write_given};
 use fit_pool::FitPool;
 
 /// The ending of a folder that is being made.
@@ -324,12 +324,10 @@ impl Spaces {
         }
         let opened = Folder::open_to_serve(&env, path, space.app.settings())
             .map_err(OpenError::from)
-            .and_then(|folder| {
-                // An operator may have put the folder there.
-                if !is_new {
-                    write_given(disk, path, &space.given)?;
-                }
-                self.start(space, folder)
+            .and_then(|folder| match is_new {
+                true => self.start(space, folder),
+                // An operator has put the folder there.
+                false => try_given(disk, path, &space.given, || self.start(space, folder)),
             });
         if opened.is_err() && is_new {
             let _ = disk.remove_dir_all(path);

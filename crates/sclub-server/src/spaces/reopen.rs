@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::config::{read_given, refused, space_settings, write_given};
-use super::{Given, Space, Spaces};
+use super::config::{read_given, refused, space_settings, try_given};
+use super::{Given, Space, Spaces, not_made};
 use crate::edge::ApiError;
 use crate::engine::OpenError;
 use crate::env::Env;
@@ -29,6 +29,7 @@ impl Spaces {
         let path = self.folder.join(&*broken.name);
         let kept = read_given(&path);
         let has_settings = !matches!(kept, Ok(None));
+        let are_new = !has_settings && !given.is_empty();
         if matches!(&kept, Ok(Some(kept)) if !given.is_empty() && *kept != given) {
             return Err(ApiError::conflict(
                 "exists",
@@ -39,7 +40,7 @@ impl Spaces {
             ));
         }
         let (given, settings) = match kept {
-            Ok(None) if !given.is_empty() => {
+            Ok(None) if are_new => {
                 let settings = space_settings(&self.server, &path, &given);
                 let settings = settings.map_err(|reason| refused(&given, reason))?;
                 (given, Ok(settings))
@@ -56,13 +57,18 @@ impl Spaces {
             Err(problem) => (self.server.clone(), Some(problem)),
         };
         let space = self.space(&broken.name, settings, given);
-        let opened = match problem {
-            Some(problem) => Err(problem),
-            None => self
-                .open_folder(&space, &path, has_settings)
-                .map_err(|error| error.to_string()),
+        let reason = match problem {
+            Some(problem) => Some(problem),
+            None => match self.open_folder(&space, &path, has_settings) {
+                Err(error) if are_new => {
+                    // The space is as it was.
+                    space.seconds.abort();
+                    return Err(not_made(&broken.name, &space.given, &error));
+                }
+                opened => opened.err().map(|error| error.to_string()),
+            },
         };
-        if let Err(reason) = opened {
+        if let Some(reason) = reason {
             space.break_off(reason);
         }
         self.insert(Arc::clone(&space));
@@ -82,9 +88,9 @@ impl Spaces {
             return Err(StoreError::Refused(reason).into());
         }
         let folder = Folder::open_to_serve(&env, path, space.app.settings())?;
-        if !has_settings {
-            write_given(&*env.disk, path, &space.given)?;
+        match has_settings {
+            true => self.start(space, folder),
+            false => try_given(&*env.disk, path, &space.given, || self.start(space, folder)),
         }
-        self.start(space, folder)
     }
 }

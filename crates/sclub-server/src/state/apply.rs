@@ -186,7 +186,7 @@ impl State {
             self.count_for_arm(user, &reward.user, reward.event, reward.reward);
         }
         for change in &changes {
-            self.record(at, next, &numbers, change, effect);
+            self.record(at, next, change, effect);
         }
     }
 
@@ -241,7 +241,7 @@ impl State {
             user.reward_sum += change;
         }
         for change in &changes {
-            self.record(at, self.rounds, &[number], change, effect);
+            self.record(at, self.rounds, change, effect);
         }
     }
 
@@ -298,7 +298,7 @@ impl State {
             }
         }
         for change in &changes {
-            self.record(at, next, &numbers, change, effect);
+            self.record(at, next, change, effect);
         }
     }
 
@@ -316,28 +316,11 @@ impl State {
     }
 
     /// Records a split or merge that a round caused.
-    fn record(
-        &mut self,
-        at: u64,
-        round: u64,
-        served: &[u32],
-        change: &Change,
-        effect: &mut Effect,
-    ) {
-        let learned = self.learned.as_ref().expect("changes come from a policy");
-        let into = match change {
-            Change::Split { into, .. } => *into,
-            Change::Merge { kept, .. } => *kept,
+    fn record(&mut self, at: u64, round: u64, change: &Change, effect: &mut Effect) {
+        let user = match *change {
+            Change::Split { user, .. } | Change::Merge { user, .. } => user,
         };
-        let user = match served {
-            [only] => *only,
-            // Several users were served: the one who is in the cluster now.
-            many => many
-                .iter()
-                .copied()
-                .find(|&user| learned.policy.cluster_of(UserId::from(user)) == Some(into))
-                .unwrap_or(NO_USER),
-        };
+        let user = u32::try_from(user).unwrap_or(NO_USER);
         let record = self.history.note(at, round, user, change);
         if let What::Split { .. } = record.what
             && let Some(user) = self.users.get_mut(user)

@@ -87,8 +87,11 @@ impl History {
                 into,
                 users,
                 why,
+                ..
             } => (What::Split { from, into, users }, why),
-            Change::Merge { kept, gone, why } => (What::Merge { kept, gone }, why),
+            Change::Merge {
+                kept, gone, why, ..
+            } => (What::Merge { kept, gone }, why),
         };
         let (estimates, frequencies) = match why {
             Why::Estimates(sides) => (Some(sides), None),

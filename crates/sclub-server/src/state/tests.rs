@@ -28,6 +28,13 @@ fn state(policy: &str) -> State {
     State::new(identity(policy, None)).unwrap()
 }
 
+/// A state of SCLUB with constants with which splits come soon.
+fn restless() -> State {
+    let text = String::from_utf8(identity("sclub", None).encode()).unwrap();
+    let text = text.replace("\"alpha_theta\":2.5", "\"alpha_theta\":0.5");
+    State::new(Identity::decode(text.as_bytes()).unwrap()).unwrap()
+}
+
 fn reward(number: u64, user: &str) -> Reward {
     Reward {
         number,

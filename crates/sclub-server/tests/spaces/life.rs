@@ -156,6 +156,24 @@ fn a_broken_space_is_opened_again_by_a_put() {
         let server = Server::new(folder.path(), Keys::none());
         assert_eq!(status(&server, &given).0, "ready");
     }
+    // Settings that do not fit the folder are refused, and not in force after a restart.
+    damage();
+    let server = Server::new(folder.path(), Keys::none());
+    std::fs::remove_file(own.join("settings.toml")).unwrap();
+    std::fs::write(own.join("identity"), &identity).unwrap();
+    let wrong = json!({"policy": "linucb-one"});
+    let refused = server.refused("", "PUT", path, &wrong);
+    assert_eq!(refused, (422, "invalid".to_owned()));
+    drop(server);
+    let server = Server::new(folder.path(), Keys::none());
+    assert_eq!(server.seen("a").0, before);
+    drop(server);
+    damage();
+    let server = Server::new(folder.path(), Keys::none());
+    std::fs::write(own.join("identity"), &identity).unwrap();
+    assert_eq!(server.refused("", "PUT", path, &wrong).0, 422);
+    assert_eq!(status(&server, &given).0, "ready");
+    drop(server);
     // One whose folder is gone can be deleted, and made again.
     damage();
     let server = Server::new(folder.path(), Keys::none());
@@ -290,8 +308,13 @@ fn a_folder_that_an_operator_puts_there_is_a_space() {
     let server = Server::new(folder.path(), Keys::none());
     server.ok("", "PUT", "/v1/spaces/x", &json!({}));
     std::fs::rename(other.path(), folder.path().join("spaces/taken")).unwrap();
-    // On a running server, with settings.
+    // On a running server, with settings. Those that are refused are not kept.
+    let wrong = server.refused("", "PUT", "/v1/spaces/taken", &json!({"policy": "lints"}));
+    assert_eq!(wrong, (422, "invalid".to_owned()));
+    let settings = folder.path().join("spaces/taken/settings.toml");
+    assert!(!settings.exists());
     server.ok("", "PUT", "/v1/spaces/taken", &json!({"max-k": 4}));
+    assert!(settings.exists());
     assert_eq!(server.seen("taken").0, before);
     drop(server);
     std::fs::rename(

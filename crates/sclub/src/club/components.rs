@@ -2,7 +2,7 @@
 
 use super::Nodes;
 use super::graph::Edges;
-use crate::policy::{Change, ClusterId, Why};
+use crate::policy::{Change, ClusterId, UserId, Why};
 use crate::statistics::{Aggregate, Scratch, Shape};
 
 /// All nodes in disjoint components.
@@ -147,7 +147,7 @@ impl Components {
     }
 
     /// Some nodes of one component become a component of their own.
-    pub fn part(&mut self, nodes_leaving: &[u32], nodes: &Nodes, why: Why) -> Change {
+    pub fn part(&mut self, nodes_leaving: &[u32], nodes: &Nodes, user: UserId, why: Why) -> Change {
         let old = self.index_of(nodes_leaving[0]);
         let new = self.add_component();
         for &node in nodes_leaving {
@@ -180,6 +180,7 @@ impl Components {
             from,
             into,
             users: nodes_leaving.len() as u64,
+            user,
             why,
         }
     }
@@ -188,6 +189,7 @@ impl Components {
     pub fn add_node(
         &mut self,
         node: u32,
+        user: UserId,
         neighbours: &[u32],
         nodes: &Nodes,
         changes: &mut Vec<Change>,
@@ -200,7 +202,7 @@ impl Components {
             home = Some(match home {
                 None => index,
                 Some(home) if home == index => home,
-                Some(home) => self.join(home, index, nodes, changes),
+                Some(home) => self.join(home, index, nodes, user, changes),
             });
         }
         let home = home.unwrap_or_else(|| self.add_component());
@@ -208,7 +210,14 @@ impl Components {
     }
 
     /// Makes two components one under the lower label; returns its index.
-    fn join(&mut self, a: u32, b: u32, nodes: &Nodes, changes: &mut Vec<Change>) -> u32 {
+    fn join(
+        &mut self,
+        a: u32,
+        b: u32,
+        nodes: &Nodes,
+        user: UserId,
+        changes: &mut Vec<Change>,
+    ) -> u32 {
         let (kept, gone) = (a.min(b), a.max(b));
         let leaving = self.list[gone as usize].take().expect("alive");
         self.live -= 1;
@@ -225,6 +234,7 @@ impl Components {
         changes.push(Change::Merge {
             kept: label,
             gone,
+            user,
             why: Why::Connected,
         });
         match (&mut component.sums, leaving.sums) {

@@ -234,7 +234,7 @@ impl Club {
         let node = self.edges.push();
         self.nodes.grow_to(node as usize + 1);
         self.components
-            .add_node(node, self.edges.of(node), &self.nodes, changes);
+            .add_node(node, user, self.edges.of(node), &self.nodes, changes);
         node
     }
 
@@ -257,7 +257,7 @@ impl Club {
     }
 
     /// Cuts the edges to users who disagree, and parts the component if that parts the graph.
-    fn cut_edges(&mut self, node: u32, changes: &mut Vec<Change>) {
+    fn cut_edges(&mut self, node: u32, user: UserId, changes: &mut Vec<Change>) {
         let estimate = self.shape.view(self.nodes.block(node)).estimate;
         let own_radius = self.nodes.radii[node as usize];
         let mut cut = std::mem::take(&mut self.cut);
@@ -275,7 +275,7 @@ impl Club {
             self.edges.cut(node, other);
             if let Some(part) = self.edges.part_between(node, other) {
                 let why = Why::Estimates(comparison);
-                changes.push(self.components.part(&part, &self.nodes, why));
+                changes.push(self.components.part(&part, &self.nodes, user, why));
             }
         }
         self.cut = cut;
@@ -360,7 +360,7 @@ impl Policy for Club {
             let node = self.node(observation.user).expect("admitted above");
             // One comparison is enough for observations of one user in a row, such as those of a list.
             if last.replace(node) != Some(node) {
-                self.cut_edges(node, changes);
+                self.cut_edges(node, observation.user, changes);
             }
         }
         Ok(())

@@ -204,20 +204,20 @@ impl Policy for PublishedSclub {
         let mut served = std::mem::take(&mut self.served);
         served.clear();
         served.extend(round.iter().map(|observation| self.update(observation)));
-        for &slot in &served {
+        for (&slot, observation) in served.iter().zip(round) {
             if self.deviations.stale_marks {
                 self.mark(slot);
             }
             if let Some(why) = self.disagreement(slot) {
-                changes.push(self.split_out(slot, why));
+                changes.push(self.split_out(slot, observation.user, why));
             }
             if !self.deviations.stale_marks {
                 self.mark(slot);
             }
             self.refresh(self.users[slot as usize].group);
         }
-        for &slot in &served {
-            self.merge_around(slot, changes);
+        for (&slot, observation) in served.iter().zip(round) {
+            self.merge_around(slot, observation.user, changes);
         }
         self.served = served;
         Ok(())

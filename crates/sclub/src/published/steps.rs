@@ -3,7 +3,7 @@
 use super::PublishedSclub;
 use super::group::{Basis, Group};
 use crate::kernels;
-use crate::policy::{Change, Observation, Why};
+use crate::policy::{Change, Observation, UserId, Why};
 use crate::radius::{distance, radius};
 use crate::sclub::Pivot;
 
@@ -86,7 +86,7 @@ impl PublishedSclub {
     }
 
     /// Moves the user to a new group of one.
-    pub(super) fn split_out(&mut self, slot: u32, why: Why) -> Change {
+    pub(super) fn split_out(&mut self, slot: u32, user_id: UserId, why: Why) -> Change {
         let user = self.users[slot as usize];
         let old = user.group;
         let is_marked = user.marked_in == self.epoch;
@@ -139,6 +139,7 @@ impl PublishedSclub {
             from,
             into: self.last_label,
             users: 1,
+            user: user_id,
             why,
         }
     }
@@ -193,7 +194,7 @@ impl PublishedSclub {
     }
 
     /// Algorithm 4 for the group of a user, until no other agrees with it.
-    pub(super) fn merge_around(&mut self, slot: u32, changes: &mut Vec<Change>) {
+    pub(super) fn merge_around(&mut self, slot: u32, user: UserId, changes: &mut Vec<Change>) {
         loop {
             let index = self.users[slot as usize].group;
             if !self.is_checked(self.group(index)) {
@@ -202,7 +203,7 @@ impl PublishedSclub {
             let Some((other, why)) = self.first_to_merge_with(index) else {
                 return;
             };
-            changes.push(self.merge(index, other, why));
+            changes.push(self.merge(index, other, user, why));
         }
     }
 
@@ -239,7 +240,7 @@ impl PublishedSclub {
     }
 
     /// Makes two checked groups one, under the lower of their labels.
-    fn merge(&mut self, a: u32, b: u32, why: Why) -> Change {
+    fn merge(&mut self, a: u32, b: u32, user: UserId, why: Why) -> Change {
         let (stay, go) = if self.group(a).label < self.group(b).label {
             (a, b)
         } else {
@@ -282,6 +283,7 @@ impl PublishedSclub {
         Change::Merge {
             kept,
             gone: leaving.label,
+            user,
             why,
         }
     }

@@ -2,12 +2,12 @@
 
 use super::Sclub;
 use super::cluster::{Cluster, Members, Pivot};
-use crate::policy::{Change, Why};
+use crate::policy::{Change, UserId, Why};
 use crate::radius::{distance, radius};
 
 impl Sclub {
     /// Merges the cluster of a user with others until none agrees with it.
-    pub(super) fn merge_around(&mut self, slot: u32, changes: &mut Vec<Change>) {
+    pub(super) fn merge_around(&mut self, slot: u32, user: UserId, changes: &mut Vec<Change>) {
         loop {
             let index = self.partition.profiles.place(slot).cluster;
             if !self.partition.is_checked(index) {
@@ -16,7 +16,7 @@ impl Sclub {
             let Some((other, why)) = self.first_to_merge_with(index) else {
                 return;
             };
-            changes.push(self.merge(index, other, why));
+            changes.push(self.merge(index, other, user, why));
         }
     }
 
@@ -53,7 +53,7 @@ impl Sclub {
     }
 
     /// Makes two checked clusters one, under the lower of their labels.
-    fn merge(&mut self, a: u32, b: u32, why: Why) -> Change {
+    fn merge(&mut self, a: u32, b: u32, user: UserId, why: Why) -> Change {
         let labels = (self.partition.get(a).label, self.partition.get(b).label);
         let (kept, gone) = (labels.0.min(labels.1), labels.0.max(labels.1));
         // The members of the smaller cluster move; the sum is the same either way.
@@ -92,6 +92,11 @@ impl Sclub {
             many.pivot = Pivot::take(phase, &many.sums);
         }
         self.partition.refresh(stay);
-        Change::Merge { kept, gone, why }
+        Change::Merge {
+            kept,
+            gone,
+            user,
+            why,
+        }
     }
 }

@@ -177,16 +177,16 @@ impl Policy for Sclub {
         let mut served = std::mem::take(&mut self.served);
         served.clear();
         served.extend(round.iter().map(|observation| self.update(observation))); // line 12
-        for &slot in &served {
+        for (&slot, &Observation { user, .. }) in served.iter().zip(round) {
             if let Some(why) = self.disagreement(slot) {
-                changes.push(self.split_out(slot, why)); // line 13
+                changes.push(self.split_out(slot, user, why)); // line 13
             }
             self.partition.mark_checked(slot); // line 14
             let cluster = self.partition.profiles.place(slot).cluster;
             self.partition.refresh(cluster);
         }
-        for &slot in &served {
-            self.merge_around(slot, changes); // line 15
+        for (&slot, observation) in served.iter().zip(round) {
+            self.merge_around(slot, observation.user, changes); // line 15
         }
         self.served = served;
         Ok(())

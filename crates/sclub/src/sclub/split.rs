@@ -2,7 +2,7 @@
 
 use super::Sclub;
 use super::cluster::Members;
-use crate::policy::{Change, Why};
+use crate::policy::{Change, UserId, Why};
 use crate::radius::{distance, radius};
 
 impl Sclub {
@@ -39,7 +39,7 @@ impl Sclub {
     }
 
     /// Moves the user to a new cluster of one.
-    pub(super) fn split_out(&mut self, slot: u32, why: Why) -> Change {
+    pub(super) fn split_out(&mut self, slot: u32, user: UserId, why: Why) -> Change {
         let place = self.partition.profiles.place(slot);
         let old = place.cluster;
         let phase = self.partition.phase;
@@ -64,6 +64,7 @@ impl Sclub {
             from,
             into: cluster.label,
             users: 1,
+            user,
             why,
         }
     }

@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use sclub::{
-    Error, List, LoadError, Observation, Partitions, Policy, Preset, Range, Sequential, Setup,
-    Shown, Spec, Users, Value, Workers, load_policy, registry,
+    Change, Error, List, LoadError, Observation, Partitions, Policy, Preset, Range, Sequential,
+    Setup, Shown, Spec, Users, Value, Workers, load_policy, registry,
 };
 
 use life::*;
@@ -110,18 +110,30 @@ fn a_policy_can_do_what_its_spec_says() {
 #[test]
 fn changes_of_clusters_are_reported_by_policies_that_regroup() {
     for spec in registry().into_iter().filter(|spec| !spec.can.needs_truth) {
-        let mut policy = made(spec, 3);
+        let mut policy = made(spec, 4);
         let mut random = Xoshiro256PlusPlus::seed_from_u64(4);
-        let mut changes = Vec::new();
-        // Each user likes one feature, and is seen often.
-        for round in 0..2000u64 {
-            let user = round % 3;
-            let item: Vec<f64> = (0..3).map(|_| random.random_range(0.0..1.0)).collect();
-            let reward = item[user as usize];
-            let seen = [Observation::new(user, &item, reward)];
+        let mut is_changed = false;
+        // Each user likes one feature, and is seen often: alone, in a list of three, and with another one.
+        for round in 0..1000u64 {
+            let users = match round % 3 {
+                0 => vec![round % 4],
+                1 => vec![round % 4; 3],
+                _ => vec![round % 4, (round + 1) % 4],
+            };
+            let item: Vec<f64> = (0..4).map(|_| random.random_range(0.0..1.0)).collect();
+            let seen: Vec<Observation<'_>> = users
+                .iter()
+                .map(|&user| Observation::new(user, &item, item[user as usize]))
+                .collect();
+            let mut changes = Vec::new();
             policy.learn_round(&seen, &mut changes).unwrap();
+            is_changed |= !changes.is_empty();
+            for change in changes {
+                let (Change::Split { user, .. } | Change::Merge { user, .. }) = change;
+                assert!(users.contains(&user), "{spec}: {change:?}");
+            }
         }
-        assert_eq!(!changes.is_empty(), spec.can.regroups, "{spec}");
+        assert_eq!(is_changed, spec.can.regroups, "{spec}");
     }
 }
 

@@ -8,12 +8,7 @@ type Difference = (&'static str, fn(&mut State));
 
 /// A state in which every field has a value.
 fn grown() -> State {
-    let mut identity = identity("sclub", None);
-    // With these constants splits come soon.
-    let text = String::from_utf8(identity.encode()).unwrap();
-    let text = text.replace("\"alpha_theta\":2.5", "\"alpha_theta\":0.5");
-    identity = Identity::decode(text.as_bytes()).unwrap();
-    let mut state = State::new(identity).unwrap();
+    let mut state = restless();
     follow(&mut state, 1, vec![upsert("a", vec![1.0, 0.0])]).unwrap();
     follow(&mut state, 2, vec![upsert("a", vec![0.0, 1.0])]).unwrap();
     for number in 0..60 {

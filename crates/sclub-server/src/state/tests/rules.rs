@@ -316,3 +316,25 @@ fn the_revision_of_the_order_grows_with_removals_alone_also_over_a_start() {
     assert!(again.order_revision() >= second);
     assert!(again.remove("b", true) && again.order_revision() > second);
 }
+
+#[test]
+fn a_change_of_the_clusters_is_recorded_with_the_user_who_was_served() {
+    let mut state = restless();
+    let users = ["u", "v"];
+    follow(&mut state, 1, vec![upsert("a", vec![1.0, 0.0])]).unwrap();
+    for round in 0..60 {
+        // A list of three.
+        let list = (0..3).map(|place| Reward {
+            reward: (round % 2) as f64,
+            ..reward(3 * round + place, users[round as usize % 2])
+        });
+        follow(&mut state, 3, vec![learn(list.collect())]).unwrap();
+    }
+    let mut splits = 0;
+    for record in state.history.before(u64::MAX, 1000) {
+        let id = state.users.id(UserId::from(record.user));
+        assert_eq!(id, Some(users[(record.round - 1) as usize % 2]));
+        splits += u64::from(matches!(record.what, What::Split { .. }));
+    }
+    assert!(splits > 0);
+}
