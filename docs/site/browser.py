@@ -10,6 +10,7 @@ import base64
 import contextlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -58,6 +59,8 @@ QUERIES = {
     "unknown_decision": "service",
     "sclub_writable": "operations",
 }
+# A character of HTML that is shown as it is written, such as `&gt;`.
+ENTITY = re.compile(r"&(?:[a-z]\w*|#\w+);", re.IGNORECASE)
 # Windows from phones to large screens.
 WIDTHS = (360, 390, 768, 1024, 1280, 1366, 1440, 1680, 1920)
 # Where the list of pages begins, by how much the page is wider than the window, and what is cut off: elements of the text past the right
@@ -165,11 +168,15 @@ def search(browser: Browser, site: Path, query: str) -> list[str]:
     """The pages and sections that are found, best first."""
     browser.open(f"{(site / 'search.html').as_uri()}?q={quote(query)}")
     browser.until("location.pathname.endsWith('/search.html') && /found|match/.test(document.querySelector('.search-summary')?.textContent ?? '')")
-    links = browser.run("[...document.querySelectorAll('#search-results li')].map(li => [li.querySelector('a').getAttribute('href'), li.querySelector('span')?.textContent])")
-    for link, lines in links:
+    links = browser.run(
+        "[...document.querySelectorAll('#search-results li')].map(li => [li.querySelector('a').getAttribute('href'), li.querySelector('span')?.textContent, li.textContent])"
+    )
+    for link, lines, text in links:
         if not lines:
             raise RuntimeError(f"a search for {query}: {link} is shown without a line of its text")
-    return [link.replace(".html", "") for link, _ in links]
+        if entity := ENTITY.search(text):
+            raise RuntimeError(f"a search for {query}: {link} is shown with {entity[0]} in place of a character")
+    return [link.replace(".html", "") for link, _, _ in links]
 
 
 def main() -> int:

@@ -1,6 +1,6 @@
 // Ranks the hits of Sphinx's search, which knows whether a page has a word and not how often. A hit leads to the section of its page that says
 // most about the query, and shows the lines with its words: from the disk a browser may not fetch pages to show them.
-// `stage.py` puts the sections of each page into TEXTS: heading and text.
+// `stage.py` puts the sections of each page into TEXTS: heading and text. Sphinx escapes titles and lines when it shows them.
 const TEXTS = {};
 // Pages that mention everything, and explain little of it to users.
 const WEIGHTS = { changelog: 0.4, contributing: 0.4, architecture: 0.5, algorithm: 0.7, cli: 0.5, "http-api": 0.7, "js-client": 0.8, "python-api": 0.8, "python-client": 0.8, performance: 0.8, "sclub-soft": 0.8 };
@@ -56,9 +56,6 @@ function excerpt(text) {
   return `${start ? "… " : ""}${text.slice(start, end)}${end < text.length ? " …" : ""}`;
 }
 
-// The search takes texts as HTML.
-const escaped = (text) => text.replace(/[&<>]/g, (found) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;" })[found]);
-
 const pages = {};
 
 function look(page) {
@@ -77,9 +74,9 @@ var Scorer = {
     if (place === 0) hit[2] = "";
     if (place > 0 && kind === "text") {
       const anchor = Search._index.alltitles[sections[place][0]]?.find(([file]) => Search._index.docnames[file] === page)?.[1];
-      if (anchor) [hit[1], hit[2]] = [`${title} &gt; ${escaped(sections[place][0])}`, `#${anchor}`];
+      if (anchor) [hit[1], hit[2]] = [`${title} > ${sections[place][0]}`, `#${anchor}`];
     }
-    hit[3] = about ?? escaped(excerpt(sections.slice(Math.max(place, 0)).find(([, text]) => text)?.[1] ?? title));
+    hit[3] = about ?? excerpt(sections.slice(Math.max(place, 0)).find(([, text]) => text)?.[1] ?? title);
     const explained = EXPLAINED[query]?.includes(page) ? 100 : 0;
     const said = kind === "title" && place > 0 ? relevance(sections[place].join(" ")) : ofPage;
     return (WEIGHTS[page] ?? 1) * (score + said) + explained;
