@@ -112,7 +112,7 @@ fn the_page_shows_who_belongs_together_as_it_happens() {
     };
     // A late change may bring a point back for a moment.
     let mut points = read(&mut browser);
-    for _ in 0..50 {
+    for _ in 0..600 {
         if points.len() as u64 == clusters.as_u64().unwrap() {
             break;
         }

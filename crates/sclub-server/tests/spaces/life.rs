@@ -331,7 +331,7 @@ fn a_folder_that_an_operator_puts_there_is_a_space() {
 
 /// Waits until a call is answered with a status.
 fn wait_for(server: &Server, method: &str, path: &str, body: &str, status: u16) {
-    for _ in 0..1000 {
+    for _ in 0..6000 {
         if server.send("", method, path, body).0 == status {
             return;
         }
