@@ -509,6 +509,31 @@ fn shop(price: impl Fn(usize) -> String) -> String {
 }
 
 #[test]
+fn a_column_that_seems_to_be_availability_is_told_about() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut table = String::from("id,kind,in_stock,price\n");
+    for item in 0..60 {
+        let kind = ["tea", "coffee", "milk"][item % 3];
+        let stock = ["yes", "no"][item / 7 % 2];
+        writeln!(table, "k{item},{kind},{stock},{}.50", item % 9).unwrap();
+    }
+    fs::write(folder.path().join("shop.csv"), table).unwrap();
+    let warned = |more: &[&str]| {
+        let args = ["--items", "shop.csv", "--dim", "4"];
+        let output = sclub(folder.path(), &[&args, more].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stderr)
+    };
+    assert_eq!(
+        warned(&[]),
+        "sclub: warning: column 'in_stock': is this availability? It becomes a feature, and does not keep an item from being \
+         recommended: only the field 'available' (true or false) does: shop.csv:2 'yes', shop.csv:3 'yes', shop.csv:4 'yes', \
+         and 57 more; name the column with ignore to leave it out\n"
+    );
+    assert_eq!(warned(&["--ignore", "in_stock"]), "");
+}
+
+#[test]
 fn a_price_that_is_missing_does_not_cost_the_column() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();

@@ -1,10 +1,11 @@
-//! Hints about the columns of a catalogue: values that count as missing although there is a text, and texts that can be read as
-//! two different numbers.
+//! Hints about the columns of a catalogue: values that count as missing although there is a text, texts that can be read as
+//! two different numbers, and columns that seem to say whether an item can be bought.
 
 use std::fmt;
 
 use serde_json::Value;
 
+use crate::AVAILABLE;
 use crate::kinds::{Kind, best_separator, differ, is_missing, texts};
 use crate::numbers::{Count, NumberFormat, Reading, Signs, is_either, is_price_with_comma};
 
@@ -12,6 +13,24 @@ use crate::numbers::{Count, NumberFormat, Reading, Signs, is_either, is_price_wi
 const SHOWN: usize = 3;
 /// The characters of a value that a hint shows.
 const SHOWN_CHARS: usize = 40;
+/// Names of columns that say whether an item can be bought, in lower case and without spaces, `_`, `-` and `.`.
+const STOCK_NAMES: &[&str] = &[
+    "available",
+    "availability",
+    "discontinued",
+    "instock",
+    "inventory",
+    "isavailable",
+    "isinstock",
+    "issoldout",
+    "outofstock",
+    "soldout",
+    "stock",
+    "stocklevel",
+    "stockquantity",
+    "stockstatus",
+    "unavailable",
+];
 
 /// A hint about a column: an assumption that the report names, and what to do if it is wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -166,8 +185,38 @@ pub fn of_numbers(name: &str, format: &NumberFormat, values: &[(usize, &Value)])
     hints
 }
 
-/// A hint about a column that has mostly numbers, and is no column of numbers.
+/// Hints about a column whose kind was guessed: it seems to be availability, or has mostly numbers and is no column of numbers.
 pub fn too_few_numbers(
+    name: &str,
+    kind: &Kind,
+    values: &[(usize, &Value)],
+    gathered: bool,
+) -> Vec<Hint> {
+    let stock = like_availability(name, kind, values);
+    stock
+        .into_iter()
+        .chain(mostly_numbers(name, kind, values, gathered))
+        .collect()
+}
+
+/// A hint about a column that becomes a feature and has a name such as `in_stock`. Items that are sold out are recommended all the same.
+fn like_availability(name: &str, kind: &Kind, values: &[(usize, &Value)]) -> Option<Hint> {
+    let kept = name.chars().filter(|c| !"_-. ".contains(*c));
+    let plain: String = kept.flat_map(char::to_lowercase).collect();
+    let is_feature = !matches!(kind, Kind::Ignored(_));
+    (is_feature && STOCK_NAMES.contains(&&*plain)).then(|| {
+        let what = format!(
+            "is this availability? It becomes a feature, and does not keep an item from being recommended: only the field '{AVAILABLE}' \
+             (true or false) does"
+        );
+        let then = "name the column with ignore to leave it out";
+        let filled = values.iter().copied().filter(|(_, value)| !is_blank(value));
+        Hint::new(name, what, filled, then)
+    })
+}
+
+/// A hint about a column that has mostly numbers, and is no column of numbers.
+fn mostly_numbers(
     name: &str,
     kind: &Kind,
     values: &[(usize, &Value)],
@@ -311,6 +360,58 @@ mod tests {
         );
         let prices = ["1,50", "1,50", "5,10", "1", "1,50", "5", "5,10"];
         assert_eq!(hints(&plain(), &texts(&prices)), [""; 0]);
+    }
+
+    #[test]
+    fn columns_that_seem_to_be_availability_are_told_about() {
+        let told = |name: &str, values: &[Value], options: &Options| -> Vec<String> {
+            let item = |(at, value): (usize, &Value)| -> RawItem {
+                let kind = if at % 2 == 0 { "a" } else { "b" };
+                serde_json::from_value(json!({"id": at, "kind": kind, name: value})).unwrap()
+            };
+            let items: Vec<RawItem> = values.iter().enumerate().map(item).collect();
+            let report = fit(&items, options, None).unwrap().report;
+            report.hints.iter().map(Hint::to_string).collect()
+        };
+        let flags = [true, false, true, true, false].map(Value::from);
+        assert_eq!(
+            told("in_stock", &flags, &plain()),
+            [
+                "column 'in_stock': is this availability? It becomes a feature, and does not keep an item from being recommended: \
+                 only the field 'available' (true or false) does: item 1 true, item 2 false, item 3 true, and 2 more; \
+                 name the column with ignore to leave it out"
+            ]
+        );
+        let words = ["yes", "no", "yes", "yes", "no", "no"].map(Value::from);
+        let counts = [0, 3, 0, 12, 7, 1].map(Value::from);
+        for name in [
+            "stock",
+            "availability",
+            "sold_out",
+            "Sold out",
+            "out_of_stock",
+            "OutOfStock",
+            "is-available",
+            "Available",
+        ] {
+            for values in [&flags[..], &words, &counts] {
+                assert_eq!(told(name, values, &plain()).len(), 1, "{name} {values:?}");
+            }
+        }
+        let ignored = Options {
+            ignore: vec!["stock".into()],
+            ..plain()
+        };
+        assert_eq!(told("stock", &words, &ignored), [""; 0]);
+        let same = [true, true, true].map(Value::from);
+        for (name, values) in [
+            ("available", &flags[..]),
+            ("in_stock", &same),
+            ("stockings", &words),
+            ("livestock", &words),
+        ] {
+            assert_eq!(told(name, values, &plain()), [""; 0], "{name}");
+        }
     }
 
     #[test]
