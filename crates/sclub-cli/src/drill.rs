@@ -378,7 +378,7 @@ pub fn same(one: &str, hash: &str, other: &str, other_hash: &str) -> Result<()> 
 }
 
 fn verify(data: &Path) -> Result<Verified> {
-    engine::verify(&Env::real(), data, &mut |_| {})
+    engine::verify(&Env::reading(data), data, &mut |_| {})
         .map_err(explained)
         .context("the restored folder is damaged")
 }
@@ -396,7 +396,7 @@ fn backup(args: &BackupArgs, scratch: &Path) -> Result<(PathBuf, Option<Known>)>
         None => scratch.join("backup"),
     };
     if let Some(data) = &args.source.data {
-        let verified = engine::verify(&Env::real(), data, &mut |_| {}).map_err(explained)?;
+        let verified = engine::verify(&Env::reading(data), data, &mut |_| {}).map_err(explained)?;
         backup_folder(data, &file)?;
         left_out::tell_of_folder(data, "was tried", "sclub backup --drill");
         let Verified { events, hash, .. } = verified;

@@ -23,7 +23,7 @@ const PASSES: usize = 20;
 
 /// Writes the items in a folder. Returns their number.
 pub fn of_folder(data: &Path, out: &mut dyn Write) -> Result<u64> {
-    let items = folder_contents(&Env::real(), data)
+    let items = folder_contents(&Env::reading(data), data)
         .map_err(explained)?
         .items;
     let count = items.len() as u64;

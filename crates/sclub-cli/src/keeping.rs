@@ -217,7 +217,9 @@ pub fn explained(error: FoldError) -> anyhow::Error {
 fn verify_folder(data: &Path, json: bool) -> Result<ExitCode> {
     check_folder(data)?;
     let bar = progress::bar(json, None, "{spinner} {human_pos} batches of events");
-    let verified = engine::verify(&Env::real(), data, &mut |number| bar.set_position(number));
+    let verified = engine::verify(&Env::reading(data), data, &mut |number| {
+        bar.set_position(number)
+    });
     bar.finish_and_clear();
     let verified = verified.map_err(explained)?;
     if json {
@@ -255,7 +257,7 @@ fn verify_folder(data: &Path, json: bool) -> Result<ExitCode> {
 pub fn backup_folder(data: &Path, out: &Path) -> Result<u64> {
     check_folder(data)?;
     write_whole(out, |file| {
-        engine::backup_folder(&Env::real(), data, file).map_err(explained)
+        engine::backup_folder(&Env::reading(data), data, file).map_err(explained)
     })
 }
 
@@ -285,7 +287,7 @@ fn write_items(args: &ExportArgs, write: impl FnOnce(&mut dyn Write) -> Result<u
 }
 
 fn export_folder(data: &Path, out: Option<&Path>) -> Result<()> {
-    let env = Env::real();
+    let env = Env::reading(data);
     match out {
         Some(out) => {
             let mut lines = 0;

@@ -130,6 +130,9 @@ pub(super) async fn backup(State(app): State<Shared>) -> Result<Answer, ApiError
 #[utoipa::path(get, path = "/v1/admin/export", tag = "admin", responses(
     (status = 200, body = String, content_type = "application/x-ndjson", description = "One item shown a line. The schema is that of all lines as a list", headers(("sclub-missing-nodes" = String, description = "The nodes of a cluster that are not running: what only they have is missing")))))]
 pub(super) async fn export(State(app): State<Shared>) -> Result<Answer, ApiError> {
+    // Before the answer begins: an export without the latest rewards would be wrong.
+    let flushed = app.ready()?.flush_journal().await;
+    flushed.map_err(|error| fold_failed(&error))?;
     download(
         app,
         "application/x-ndjson",

@@ -2,6 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 
 use super::Engine;
 use super::fold::{self, FoldError};
@@ -35,7 +36,14 @@ impl Engine {
         let folder = &self.shared.folder;
         let mut tries = 0;
         let sources = loop {
-            let journaled = self.flush_journal().await?;
+            let journaled = match self.flush_journal().await {
+                // A full disk is when a backup is needed. The journal of the backup is completed from its log.
+                Err(FoldError::Store(error @ StoreError::Write { .. })) => {
+                    tracing::warn!(%error, "the backup lacks decisions that are not in the journal yet");
+                    self.shared.journaled.load(Ordering::SeqCst)
+                }
+                flushed => flushed?,
+            };
             match self.sources(journaled) {
                 Ok(sources) => break sources,
                 // A snapshot or a compaction removed a file meanwhile.
@@ -87,7 +95,10 @@ fn sources(
     };
     // Read after the snapshot was opened, so that the snapshot is of no later batch.
     let position = position();
-    // The journal of the backup is completed from its log, which must have every request to forget.
+    // The journal of the backup is completed from its log, which must have every request to forget. If the log begins later than the
+    // journal ends, as without a journal, the journal goes on from the end of the log.
+    let is_behind = journaled.saturating_add(1) < from.log.first()?;
+    let journaled = if is_behind { u64::MAX } else { journaled };
     let after = newest.unwrap_or(0).min(journaled);
     Ok(Sources {
         snapshot,

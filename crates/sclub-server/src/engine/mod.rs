@@ -664,7 +664,7 @@ impl Engine {
 
     /// Writes all waiting decisions into the journal. Returns the batch of the log up to which the journal is
     /// complete.
-    async fn flush_journal(&self) -> Result<u64, FoldError> {
+    pub(crate) async fn flush_journal(&self) -> Result<u64, FoldError> {
         let (reply, answer) = oneshot::channel();
         let sent = self.journal.send(JournalRequest::Flush(reply)).await;
         Ok(answered(sent.is_ok(), answer).await?)

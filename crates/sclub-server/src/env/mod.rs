@@ -4,6 +4,7 @@
 //! scheduler with a seed. A server uses [`Env::real`].
 
 mod real;
+mod unwritable;
 
 use std::fmt;
 use std::future::Future;
@@ -37,6 +38,15 @@ impl Env {
             random: Arc::new(real::SystemRandom),
             spawner: Arc::new(real::Threads),
         }
+    }
+
+    /// Like [`Env::real`], for commands that only read a data folder: it may be on a file system that is read-only.
+    pub fn reading(data: &Path) -> Self {
+        let mut env = Self::real();
+        if unwritable::is_unwritable(&data.join("lock")) {
+            env.disk = Arc::new(unwritable::Unwritable);
+        }
+        env
     }
 }
 

@@ -66,12 +66,16 @@ impl Disk for SystemDisk {
     fn lock(&self, path: &Path) -> io::Result<Box<dyn LockGuard>> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
-        let file = options.mode(FILE_MODE).open(path)?;
-        match file.try_lock() {
-            Ok(()) => Ok(Box::new(Locked(file))),
-            Err(TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
-            Err(TryLockError::Error(error)) => Err(error),
-        }
+        locked(options.mode(FILE_MODE).open(path)?)
+    }
+}
+
+/// Locks a file for as long as the guard lives.
+pub(super) fn locked(file: File) -> io::Result<Box<dyn LockGuard>> {
+    match file.try_lock() {
+        Ok(()) => Ok(Box::new(Locked(file))),
+        Err(TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
+        Err(TryLockError::Error(error)) => Err(error),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use sclub_server::engine::{Refusal, backup_folder, export_folder, restore};
 use sclub_server::env::Env;
+use sclub_server::settings::Settings;
 
 use crate::bench::{Bench, lines, quiet, settings, verified};
 use crate::common::new_folder;
@@ -35,6 +36,34 @@ fn a_copy_is_as_good_as_the_original() {
     let mut out = Vec::new();
     export_folder(&Env::real(), folder.path(), &mut out).unwrap();
     assert_eq!(lines(&out), lines_then);
+}
+
+#[test]
+fn a_folder_without_a_journal_is_copied_as_a_whole() {
+    let settings = Settings {
+        journal_days: 0,
+        ..quiet()
+    };
+    let bench = Bench::with_items(Env::real(), &settings);
+    // The log is dropped behind the older of two snapshots.
+    for _ in 0..3 {
+        bench.serve("u", 5);
+        bench.snapshot();
+    }
+    let hash = bench.hash();
+    let online = bench.restored(&bench.backup());
+    assert_eq!(online.hash(), hash);
+    let folder = bench.close();
+    for folder in [folder, online.close()] {
+        let mut backup = Vec::new();
+        backup_folder(&Env::real(), folder.path(), &mut backup).unwrap();
+        let copy = new_folder();
+        restore(&Env::real(), &mut &*backup, copy.path()).unwrap();
+        assert_eq!(verified(copy.path()), hash);
+        let copy = Bench::at(copy, Env::real(), &quiet());
+        copy.serve("u", 1);
+        assert_eq!(copy.export().len(), 1);
+    }
 }
 
 /// Copies during learning: each copy is a state that the server had.

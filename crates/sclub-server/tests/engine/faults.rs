@@ -283,6 +283,9 @@ fn a_journal_that_cannot_be_written_does_not_stop_learning_and_catches_up() {
             .count()
     };
     assert_eq!(rewards(&crashed), 7);
+    // A backup is taken from what is on the disk, and has all rewards.
+    let copy = bench.restored(&bench.backup());
+    assert_eq!((rewards(&copy), copy.hash()), (7, bench.hash()));
     faults.accept_writes();
     assert_eq!(rewards(&bench), 7);
     assert_eq!(bench.export().len(), 8);
