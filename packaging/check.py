@@ -14,6 +14,7 @@ import time
 import zipfile
 from pathlib import Path
 
+import guide
 import oci
 import try_deb
 from build import CRATES, elf
@@ -31,6 +32,9 @@ regret = results.summary()["regret"]
 assert 0 <= regret["sclub-soft"] < regret["random"], regret
 print(sclub.__version__, dict(regret))
 """
+
+
+NOT_STATIC = "its binary is not static and the image has no libraries, so it cannot start as it is"
 
 
 def need(*programs: str) -> None:
@@ -102,26 +106,31 @@ def archive(file: Path, arch: str) -> None:
             raise Failed(f"sclub run printed: {played}")
 
 
-def package(file: Path, arch: str) -> None:
+def package(file: Path, arch: str) -> str | None:
     need("dpkg-deb")
     about = run("dpkg-deb", "--field", file, "Architecture", quiet=True).strip()
     if about != ARCHITECTURES[arch]:
         raise Failed(f"the architecture is {about}")
     files = subprocess.run(["dpkg-deb", "--fsys-tarfile", file], stdout=subprocess.PIPE, check=True).stdout
     with tarfile.open(fileobj=io.BytesIO(files)) as tar:
-        built_for, is_static = elf(tar.extractfile("./usr/bin/sclub").read())
+        contents = {member.name.removeprefix("./"): tar.extractfile(member).read() for member in tar if member.isfile()}
+    built_for, is_static = elf(contents["usr/bin/sclub"])
     if built_for != arch:
         raise Failed(f"the binary is for {built_for}")
-    # A trial with a debug build needs libraries that the package does not name.
-    if is_static and shutil.which("lintian"):
+    depends = run("dpkg-deb", "--field", file, "Depends", quiet=True).strip()
+    if is_static == ("libc6" in depends):
+        raise Failed(f"the binary is {'' if is_static else 'not '}static, and the package depends on {depends}")
+    guide.check(contents)
+    if shutil.which("lintian"):
         print(run("lintian", "--fail-on", "error", "--suppress-tags", "statically-linked-binary", file), end="")
     if arch != platform.machine():
         raise Skipped("it is for another architecture: not installed")
     need("dpkg", "adduser", "deb-systemd-helper", "openssl", "systemctl", "systemd-analyze", try_deb.SYSTEMD)
     isolated("try_deb.py", file)
+    return None if is_static else f"ok, with a binary that is not static: the package depends on {depends}"
 
 
-def image(file: Path, arch: str) -> None:
+def image(file: Path, arch: str) -> str | None:
     files, version = oci.files_of(file), file.name.removeprefix("sclub-").split("-linux-")[0]
     oci.check(files, arch, version)
     print(f"{oci.check_refusals(files, arch, version)} mistakes in it are refused")
@@ -132,6 +141,7 @@ def image(file: Path, arch: str) -> None:
             raise Failed(f"skopeo sees {seen}")
     runner(arch)
     isolated("try_image.py", file, "--pid", "--fork", "--kill-child")
+    return None if elf(oci.program(files))[1] else f"TRIED WITH THE LIBRARIES OF THIS MACHINE: {NOT_STATIC}"
 
 
 def wheel(file: Path, arch: str) -> None:
@@ -168,6 +178,7 @@ def sbom(file: Path, arch: str, root: Path) -> None:
 
 
 def run_all(root: Path, out: Path) -> int:
+    """Tries every file. A trial returns how it ended, or nothing if all is well."""
     if not (out / "SHA256SUMS").exists():
         raise Failed(f"{out} has no SHA256SUMS; run ./release first")
     trials = [("SHA256SUMS", lambda: checksums(out)), ("lists of crates", lambda: crates(root))]
@@ -185,8 +196,7 @@ def run_all(root: Path, out: Path) -> int:
         print(f"\n== try {name}", flush=True)
         begun = time.monotonic()
         try:
-            trial()
-            results[name] = "ok"
+            results[name] = trial() or "ok"
         except Skipped as reason:
             results[name] = f"NOT TRIED: {reason}"
         except Failed as error:

@@ -1,11 +1,14 @@
-"""The Debian package: the static binary, a systemd unit, settings, manual pages and completions."""
+"""The Debian package: the static binary, a systemd unit, settings, manual pages, completions, the documentation and alert rules."""
 
 import gzip
 import os
+import re
 import shutil
 from email.utils import formatdate
 from pathlib import Path
 
+import guide
+from build import elf
 from steps import ARCHITECTURES, Release, Skipped, run
 
 CONTROL = """\
@@ -14,7 +17,7 @@ Version: {version}
 Architecture: {arch}
 Maintainer: {maintainer}
 Installed-Size: {size}
-Depends: adduser, init-system-helpers (>= 1.54~)
+Depends: {depends}
 Recommends: ca-certificates
 Section: net
 Priority: optional
@@ -25,7 +28,8 @@ Description: recommender that learns while it runs, with contextual bandits
  .
  The package has the command sclub and a service that listens on
  127.0.0.1:8080. Its settings are in /etc/sclub/sclub.toml, its data in
- /var/lib/sclub.
+ /var/lib/sclub. The documentation, alert rules for Prometheus and a
+ dashboard for Grafana are in /usr/share/doc/sclub.
 """
 
 
@@ -53,6 +57,16 @@ def copyright(release: Release) -> str:
     return (release.root / "packaging/deb/copyright").read_text().replace("@MIT@", indented)
 
 
+def depends(binary: bytes) -> str:
+    """The packages that it needs. A binary that is not static also needs those of its libraries."""
+    names = ["adduser", "init-system-helpers (>= 1.54~)"]
+    if not elf(binary)[1]:
+        versions = [tuple(map(int, version.split(b"."))) for version in re.findall(rb"GLIBC_(\d+\.\d+)", binary)]
+        since = " (>= {}.{})".format(*max(versions)) if versions else ""
+        names += [f"libc6{since}", "libgcc-s1"]
+    return ", ".join(names)
+
+
 def contents(release: Release, binary: Path) -> dict[str, tuple[bytes, int]]:
     """The files of the package, by path."""
     root, documents = release.root, release.work / "documents"
@@ -63,12 +77,12 @@ def contents(release: Release, binary: Path) -> dict[str, tuple[bytes, int]]:
         "usr/share/bash-completion/completions/sclub": ((documents / "completions/bash/sclub").read_bytes(), 0o644),
         "usr/share/zsh/vendor-completions/_sclub": ((documents / "completions/zsh/_sclub").read_bytes(), 0o644),
         "usr/share/fish/vendor_completions.d/sclub.fish": ((documents / "completions/fish/sclub.fish").read_bytes(), 0o644),
-        "usr/share/doc/sclub/README.md": ((root / "docs/install.md").read_bytes(), 0o644),
         "usr/share/doc/sclub/copyright": (copyright(release).encode(), 0o644),
         "usr/share/doc/sclub/changelog.gz": (packed(changelog(release)), 0o644),
         "usr/share/doc/sclub/CHANGELOG.md.gz": (packed((root / "CHANGELOG.md").read_bytes()), 0o644),
         "usr/share/doc/sclub/THIRD-PARTY-LICENSES.txt.gz": (packed((documents / "THIRD-PARTY-LICENSES.txt").read_bytes()), 0o644),
     }
+    files |= {name: (data, 0o644) for name, data in guide.files(release).items()}
     for page in sorted((documents / "man").iterdir()):
         files[f"usr/share/man/man1/{page.name}.gz"] = (packed(page.read_bytes()), 0o644)
     return files
@@ -79,9 +93,12 @@ def make(release: Release, arch: str, binary: Path) -> None:
         raise Skipped("there is no dpkg-deb here; install the package dpkg")
     folder = release.work / f"deb-{arch}"
     shutil.rmtree(folder, ignore_errors=True)
+    needed = depends(binary.read_bytes())
+    if not elf(binary.read_bytes())[1]:
+        release.warn(f"the Debian package is for systems with the libraries of the binary, which is not static. It depends on {needed}")
     files = contents(release, binary)
     size = sum(len(data) for data, _ in files.values()) // 1024
-    control = CONTROL.format(version=release.version, arch=ARCHITECTURES[arch], size=size, maintainer=maintainer(release))
+    control = CONTROL.format(version=release.version, arch=ARCHITECTURES[arch], size=size, maintainer=maintainer(release), depends=needed)
     files["DEBIAN/control"] = (control.encode(), 0o644)
     files["DEBIAN/conffiles"] = (b"/etc/sclub/sclub.toml\n", 0o644)
     for script in ["postinst", "prerm", "postrm"]:

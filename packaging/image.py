@@ -11,7 +11,7 @@ import tarfile
 import time
 from pathlib import Path
 
-from build import add
+from build import add, elf
 from steps import ARCHITECTURES, Release, run, sha256
 
 # Of no user of the host, as in other images without a root user.
@@ -48,6 +48,8 @@ def layer(release: Release, binary: Path) -> bytes:
 
 
 def make(release: Release, arch: str, binary: Path) -> None:
+    if not elf(binary.read_bytes())[1]:
+        release.warn("the image cannot start anywhere: the binary is not static, and the image has no libraries. It is for `./release --check` alone; do not publish it")
     system = layer(release, binary)
     compressed = gzip.compress(system, release.level, mtime=0)
     created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(release.epoch))

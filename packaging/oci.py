@@ -1,6 +1,7 @@
 """What an image must be to be read by podman, skopeo, containerd and `docker load`: every part is where the others say, and is what they say."""
 
 import gzip
+import io
 import json
 import tarfile
 from pathlib import Path
@@ -21,6 +22,17 @@ def files_of(file: Path) -> dict[str, bytes]:
         names = [member.name for member in members]
         need(len(set(names)) == len(names), "two files have the same name")
         return {member.name: tar.extractfile(member).read() for member in members if member.isfile()}
+
+
+def program(files: dict[str, bytes]) -> bytes:
+    """The program that a right image starts."""
+    [docker] = json.loads(files["manifest.json"])
+    name = json.loads(files[docker["Config"]])["config"]["Entrypoint"][0].lstrip("/")
+    for layer in docker["Layers"]:
+        with tarfile.open(fileobj=io.BytesIO(files[layer])) as tar:
+            if name in tar.getnames():
+                return tar.extractfile(name).read()
+    raise Failed(f"the image: there is no {name}")
 
 
 def check(files: dict[str, bytes], arch: str, version: str) -> None:

@@ -63,6 +63,7 @@ class Release:
         epoch = os.environ.get("SOURCE_DATE_EPOCH") or run("git", "log", "-1", "--format=%ct", quiet=True, cwd=root)
         self.epoch = int(epoch)
         self.skipped: dict[str, str] = {}
+        self.warnings: list[str] = []
         self.seconds: dict[str, float] = {}
         self.environment = os.environ | {"SOURCE_DATE_EPOCH": str(self.epoch), "CARGO_TARGET_DIR": str(self.target)}
         # Messages of panics have the same paths wherever the binary was built.
@@ -81,6 +82,11 @@ class Release:
             self.skipped[name] = str(reason)
             print(f"   not made: {reason}", flush=True)
         self.seconds[name] = time.monotonic() - begun
+
+    def warn(self, text: str) -> None:
+        """A warning where it arises, and again at the end."""
+        print(f"   WARNING: {text}", flush=True)
+        self.warnings.append(text)
 
     def tools(self, only: str = "") -> Path:
         """The folder of the Python tools, or of one of them, installed with pinned versions."""

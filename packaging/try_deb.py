@@ -4,6 +4,7 @@ There the package is installed, used, upgraded, removed and purged. Nothing of i
     unshare --mount --net python3 try_deb.py FILE
 """
 
+import contextlib
 import http.server
 import os
 import pwd
@@ -157,7 +158,11 @@ def try_work(server: Server) -> None:
     for name in ["process_start_time_seconds", "process_open_fds", "process_resident_memory_bytes", "process_cpu_seconds_total", "sclub_disk_free_bytes"]:
         assert value(name) and float(value(name)[1]) > 0, f"no metric {name}"
     tasks = Path("/proc", shown("MainPID"), "task").iterdir()
-    niceness = {(task / "comm").read_text().strip(): int((task / "stat").read_text().rsplit(")", 1)[1].split()[16]) for task in tasks}
+    niceness = {}
+    for task in tasks:
+        # A thread may end meanwhile.
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            niceness[(task / "comm").read_text().strip()] = int((task / "stat").read_text().rsplit(")", 1)[1].split()[16])
     # The trial itself may have a low priority.
     own = os.nice(0)
     assert niceness["sclub-fit"] == max(own, 10) and niceness["sclub"] == own, niceness
