@@ -190,7 +190,7 @@ fn unanswered() -> Settings {
 
 /// Waits until so many rewards are learned.
 fn wait_for(bench: &Bench, rewards: u64) {
-    for _ in 0..200 {
+    for _ in 0..1200 {
         if bench.engine.state().rewards().0 >= rewards {
             return;
         }
@@ -201,7 +201,12 @@ fn wait_for(bench: &Bench, rewards: u64) {
 
 #[test]
 fn unanswered_items_get_their_reward_and_a_late_click_replaces_it() {
-    let mut bench = Bench::with_items(Env::real(), &unanswered());
+    // Long enough for the first half of the test.
+    let patient = Settings {
+        after: Span::minutes(30),
+        ..unanswered()
+    };
+    let mut bench = Bench::with_items(Env::real(), &patient);
     let (shown, other) = (
         bench.recommend("u", 2).unwrap(),
         bench.recommend("v", 3).unwrap(),
@@ -210,8 +215,9 @@ fn unanswered_items_get_their_reward_and_a_late_click_replaces_it() {
     let early = Feedback::of_item(&shown.decision, Some(items[0]), 1.0);
     assert_eq!(send(&bench, early), Ok(vec![true]));
     // The server is started again while the others wait.
-    bench = Bench::at(bench.close(), Env::real(), &unanswered());
+    bench = Bench::at(bench.close(), Env::real(), &patient);
     assert_eq!(bench.engine.unanswered(), 2);
+    bench = Bench::at(bench.close(), Env::real(), &unanswered());
     wait_for(&bench, 5);
     assert_eq!(bench.engine.unanswered(), 0);
     assert_eq!(bench.engine.state().rewards(), (5, 1.0));
