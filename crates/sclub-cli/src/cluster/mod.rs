@@ -297,6 +297,8 @@ struct Status {
     partitions: usize,
     replicas: usize,
     nodes: Vec<Member>,
+    /// The names of nodes that are not running.
+    missing: Vec<String>,
     groups: Vec<GroupStatus>,
 }
 
@@ -315,6 +317,7 @@ struct GroupStatus {
 async fn status(args: &StatusArgs) -> Result<ExitCode> {
     let (bus, cluster) = args.link.join().await?;
     let members = Members::read(&*bus);
+    let drained = members.drained.clone();
     let leases = bus.entries(Bucket::Leases);
     let mut groups = Vec::new();
     for group in Cluster::streams(cluster.partitions) {
@@ -346,13 +349,14 @@ async fn status(args: &StatusArgs) -> Result<ExitCode> {
         name: args.link.cluster_name.clone(),
         partitions: cluster.partitions,
         replicas: cluster.replicas,
+        missing: members.missing(),
         nodes: members.members,
         groups,
     };
     if args.json {
         print_line(&serde_json::to_string_pretty(&status)?);
     } else {
-        print_line(&text(&status, &members.drained));
+        print_line(&text(&status, &drained));
     }
     Ok(match has_all {
         true => ExitCode::SUCCESS,
@@ -386,6 +390,9 @@ fn text(status: &Status, drained: &[String]) -> String {
             (node.groups.len().saturating_sub(owns)).to_string(),
             note.to_owned(),
         ]);
+    }
+    for name in &status.missing {
+        nodes.add_row([name, "", "", "", "", "not running"]);
     }
     let mut groups = table(&[
         "group",

@@ -114,6 +114,13 @@ pub fn pin_key(group: &str) -> String {
 }
 
 impl Members {
+    /// The nodes that have been part of the cluster and are not running.
+    pub fn missing(&self) -> Vec<String> {
+        let mut names = self.registered.clone();
+        names.retain(|name| self.get(name).is_none());
+        names
+    }
+
     /// The nodes as this one last saw them.
     pub fn read(bus: &dyn Bus) -> Self {
         let members = bus.entries(Bucket::Members);

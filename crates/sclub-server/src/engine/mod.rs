@@ -89,6 +89,9 @@ use upkeep::UpkeepRequest;
 /// The maximum number of writes in the queue.
 const QUEUE: usize = 8192;
 
+/// Milliseconds between two lines about the progress of reading the log.
+const PROGRESS: u64 = 2_000;
+
 /// The number of further draws for propensities if `explore-share` is set and `propensities` is not.
 const DEFAULT_DRAWS: u32 = 100;
 /// With many candidates there are fewer draws: the number of items that they score in all.
@@ -325,8 +328,11 @@ impl Engine {
         }
         let last = folder.log.last();
         let sources = fold::Sources::of(&folder);
+        let clock = Arc::clone(&folder.env().clock);
+        let mut told = clock.monotonic();
         let state = fold::newest(sources, &identity, last, &mut |number| {
-            if number.is_multiple_of(1_000_000) {
+            if number.is_multiple_of(1024) && clock.monotonic() - told >= PROGRESS {
+                told = clock.monotonic();
                 tracing::info!(batch = number, of = last, "reading the log");
             }
         })?;

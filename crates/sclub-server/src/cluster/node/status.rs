@@ -24,17 +24,47 @@ impl Node {
 
     /// The nodes that have been part of the cluster and are not running.
     pub fn missing(&self) -> Vec<String> {
-        let members = Members::read(&*self.bus);
-        let mut names = members.registered.clone();
-        names.retain(|name| members.get(name).is_none());
-        names
+        Members::read(&*self.bus).missing()
+    }
+
+    /// The reason why the node cannot write; `None` if it can.
+    fn read_only(&self, members: &Members) -> Option<String> {
+        if members.get(&self.name).is_none() {
+            return Some("NATS does not answer".to_owned());
+        }
+        let apps = self.groups.iter().filter_map(|group| group.app());
+        apps.filter_map(|app| {
+            let engine = app.engine()?;
+            engine.is_leading().then(|| engine.read_only())?
+        })
+        .next()
+    }
+
+    /// Logs when the node becomes read-only, and when that is over. `was_writable` says whether it could write at the last look.
+    fn log_read_only(&self, was_writable: &mut Option<bool>) {
+        if self.is_draining.load(Ordering::SeqCst) {
+            return;
+        }
+        let reason = self.read_only(&Members::read(&*self.bus));
+        match (*was_writable, &reason) {
+            (Some(true), Some(reason)) => {
+                tracing::error!(reason, "the log cannot be written; the server is read-only");
+            }
+            (Some(false), None) => tracing::info!("the log is writable again"),
+            // A node that has just been started is not yet known to the others.
+            (None, Some(_)) => return,
+            _ => {}
+        }
+        *was_writable = Some(reason.is_none());
     }
 
     /// Records changes of owners for as long as the node runs.
     pub(super) async fn watch_moves(self: Arc<Self>) {
         let mut before = BTreeMap::new();
         let mut is_first = true;
+        let mut was_writable = None;
         while !self.is_closed() {
+            self.log_read_only(&mut was_writable);
             if !is_first {
                 tokio::select! {
                     biased;
@@ -158,12 +188,9 @@ impl Node {
             can_journal &= engine.can_journal();
         }
         self.meters.journal(can_journal);
-        let can_write = engines.iter().all(|engine| engine.read_only().is_none());
-        let is_member = members.get(&self.name).is_some();
-        let is_writable = can_write && is_member;
+        let is_writable = self.read_only(&members).is_none();
         self.meters.store(sizes, since_snapshot, is_writable);
-        let missing = members.registered.iter();
-        let missing = missing.filter(|name| members.get(name).is_none()).count();
+        let missing = members.missing().len();
         // A node that does not see itself sees no other one either: NATS does not answer.
         let missing = members.get(&self.name).map(|_| missing);
         let fits = &self.fits;
