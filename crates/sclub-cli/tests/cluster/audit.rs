@@ -125,6 +125,32 @@ impl Recorder {
         audit
     }
 
+    /// Waits until a stream was purged, and a fit is in one.
+    pub fn wait_for_a_purge_and_a_fit(&self) {
+        let begun = Instant::now();
+        let is_purged = || {
+            let mut groups = self.streams.keys();
+            groups.any(|group| {
+                let bounds = self.runtime.block_on(self.bus.bounds(group));
+                bounds.is_ok_and(|(first, _)| first > 1)
+            })
+        };
+        let has_fit = || {
+            self.streams.values().any(|messages| {
+                let messages = messages.lock().unwrap();
+                let mut events = messages
+                    .iter()
+                    .flat_map(|bytes| Batch::decode(bytes).unwrap().events);
+                events.any(|event| matches!(event, Event::Fit { .. }))
+            })
+        };
+        while !is_purged() || !has_fit() {
+            // A purge needs hundreds of batches of one partition.
+            assert!(begun.elapsed() < 5 * SOON, "no purge, or no fit");
+            thread::sleep(Duration::from_millis(200));
+        }
+    }
+
     fn wait<T>(&self, call: impl Future<Output = Result<T, BusError>>) -> T {
         self.runtime.block_on(call).unwrap()
     }

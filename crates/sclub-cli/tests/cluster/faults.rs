@@ -10,6 +10,9 @@ use crate::nodes::TestCluster;
 
 const NODES: usize = 4;
 const CLIENTS: u64 = 4;
+/// The batches between snapshots. The recorder may be behind by some hundred while NATS elects leaders, and needs what
+/// is purged after that.
+const ENOUGH: &str = "150";
 
 /// A process that a fault hits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -127,6 +130,8 @@ fn faults_under_load(faults: usize, seed: u64, snapshot_every: &str) {
             }
         });
         cluster.wait_until_ready();
+        load.wait_for_rewards(50 * faults + 1);
+        recorder.wait_for_a_purge_and_a_fit();
     });
     eprintln!("{:.1?}: {}", begun.elapsed(), load.summary());
     let audit = recorder.check(cluster, &load, 1);
@@ -141,7 +146,7 @@ fn faults_under_load(faults: usize, seed: u64, snapshot_every: &str) {
 
 #[test]
 fn nothing_is_lost_or_doubled_when_nodes_and_nats_servers_fail() {
-    faults_under_load(6, 17, "40");
+    faults_under_load(6, 17, ENOUGH);
 }
 
 /// The long form: `SCLUB_KILLS=100 cargo test -p sclub-cli --test cluster -- --ignored --nocapture 100_faults`.
@@ -151,6 +156,5 @@ fn nothing_is_lost_or_doubled_by_100_faults() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
     let faults = number("SCLUB_KILLS").unwrap_or(100);
     let seed = number("SCLUB_SEED").unwrap_or(7);
-    // The recorder may be behind by some hundred batches while NATS elects leaders. It needs what is purged after that.
-    faults_under_load(faults as usize, seed, "150");
+    faults_under_load(faults as usize, seed, ENOUGH);
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::client::{Answer, Client};
-use crate::nodes::TestCluster;
+use crate::nodes::{SOON, TestCluster};
 
 const USERS: u64 = 300;
 /// The number of users in a batch.
@@ -37,7 +37,7 @@ pub struct SentReward {
 /// The load on a cluster, and what became of it.
 #[derive(Default)]
 pub struct Load {
-    /// Every answer of 500 and above is a failure. Otherwise 503 and 504 are not.
+    /// Answers 503 and 504 are noted as refusals. As all clients do, these send the request again.
     pub is_strict: bool,
     /// The time for which a client waits for an answer before it asks another node.
     pub patience: Duration,
@@ -48,6 +48,8 @@ pub struct Load {
     pub unanswered: Mutex<Vec<SentReward>>,
     /// Answers that must not come.
     pub failures: Mutex<Vec<String>>,
+    /// Answers 503 and 504 to a strict load.
+    pub refusals: Mutex<Vec<String>>,
     /// The numbers of answers 200, of answers 503 or 504, and of requests without an answer.
     pub answered: AtomicU64,
     pub refused: AtomicU64,
@@ -71,6 +73,19 @@ impl Load {
             drop(stop);
             result
         })
+    }
+
+    /// Waits until so many rewards are acknowledged.
+    pub fn wait_for_rewards(&self, count: usize) {
+        let begun = Instant::now();
+        while self.acknowledged.lock().unwrap().len() < count {
+            assert!(
+                begun.elapsed() < SOON,
+                "there was hardly any load: {}",
+                self.summary()
+            );
+            thread::sleep(Duration::from_millis(20));
+        }
     }
 
     pub fn check_failures(&self) {
@@ -150,14 +165,21 @@ impl Driver<'_> {
                 load.slowest.fetch_max(took, Ordering::Relaxed);
                 return Some(body);
             }
-            if load.is_strict || !matches!(status, 503 | 504) {
-                let took = begun.elapsed();
-                let failure = format!("{path} on node {node} after {took:?}: {status} {body}");
-                load.failures.lock().unwrap().push(failure);
+            let took = begun.elapsed();
+            let told = || format!("{path} on node {node} after {took:?}: {status} {body}");
+            if !matches!(status, 503 | 504) {
+                load.failures.lock().unwrap().push(told());
                 return None;
+            }
+            if load.is_strict {
+                load.refusals.lock().unwrap().push(told());
             }
             load.refused.fetch_add(1, Ordering::Relaxed);
             thread::sleep(Duration::from_millis(50));
+        }
+        if load.is_strict {
+            let failure = format!("{path} was never answered");
+            load.failures.lock().unwrap().push(failure);
         }
         None
     }

@@ -237,6 +237,24 @@ impl TestCluster {
         self.path().join(format!("{}.log", self.name(i)))
     }
 
+    /// The number of lines of a node's log that have a text.
+    pub fn lines_of_log(&self, i: usize, text: &str) -> usize {
+        let log = fs::read_to_string(self.log(i)).unwrap_or_default();
+        log.lines().filter(|line| line.contains(text)).count()
+    }
+
+    /// The lines of the nodes' logs that tell of leases that were not renewed: a process or a disk has stalled.
+    pub fn stalls(&self) -> Vec<String> {
+        let logs = (0..self.count()).map(|i| fs::read_to_string(self.log(i)).unwrap_or_default());
+        let logs: Vec<String> = logs.collect();
+        let lines = logs.iter().flat_map(|log| log.lines());
+        let told = ["the lease was not renewed", "the lease is not renewed"];
+        lines
+            .filter(|line| told.iter().any(|told| line.contains(told)))
+            .map(str::to_owned)
+            .collect()
+    }
+
     /// The end of a node's log.
     fn tail(&self, i: usize) -> String {
         let log = fs::read_to_string(self.log(i)).unwrap_or_default();
