@@ -186,7 +186,7 @@ pub fn of_numbers(name: &str, format: &NumberFormat, values: &[(usize, &Value)])
 }
 
 /// Hints about a column whose kind was guessed: it seems to be availability, or has mostly numbers and is no column of numbers.
-pub fn too_few_numbers(
+pub fn of_guessed(
     name: &str,
     kind: &Kind,
     values: &[(usize, &Value)],

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use crate::fit::FitError;
-use crate::hints::{Hint, of_numbers, too_few_numbers};
+use crate::hints::{Hint, of_guessed, of_numbers};
 use crate::numbers::NumberFormat;
 use crate::{AVAILABLE, RawItem};
 
@@ -171,7 +171,7 @@ pub fn columns(items: &[RawItem], options: &Options) -> Result<Columns, FitError
                 let kind = guess(name, plain(), &differ);
                 found
                     .hints
-                    .extend(too_few_numbers(name, &kind, &values, options.gathered));
+                    .extend(of_guessed(name, &kind, &values, options.gathered));
                 kind
             }
         };

@@ -102,6 +102,8 @@ pub struct Meters {
     snapshots: Counter,
     /// Snapshots that could not be taken.
     pub snapshot_failures: Counter,
+    /// Backups and exports that broke off.
+    pub download_failures: Counter,
     snapshot_seconds: Gauge,
     log_since_snapshot: Gauge,
     fits: Counter,
@@ -258,6 +260,7 @@ impl Meters {
             writable: gauge("sclub_writable", "0 if the server is read-only, else 1"),
             journal_writable: gauge("sclub_journal_writable", "0 if the journal could not be written, else 1"),
             snapshots: counter("sclub_snapshots_total", "Snapshots taken"),
+            download_failures: counter("sclub_download_failures_total", "Backups and exports that broke off; the log has the reason"),
             snapshot_failures: counter("sclub_snapshot_failures_total", "Snapshots that could not be taken. No data is lost: the log is kept"),
             snapshot_seconds: gauge("sclub_snapshot_seconds", "Time to take the last snapshot; NaN before the first"),
             log_since_snapshot: gauge("sclub_log_since_snapshot_bytes", "Bytes appended to the log since the last snapshot was begun"),

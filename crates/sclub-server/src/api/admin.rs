@@ -19,6 +19,7 @@ use crate::cluster::{Node, export_all};
 use crate::edge::ApiError;
 use crate::edge::error::ErrorBody;
 use crate::engine::{Engine, FoldError};
+use crate::meters::Meters;
 use crate::store::StoreError;
 
 /// The header of an export that names nodes which are not running.
@@ -171,7 +172,11 @@ pub(super) fn export_cluster(node: Arc<Node>) -> Answer {
             }
             out.flush()
         };
-        send_end(&sender, std::panic::catch_unwind(AssertUnwindSafe(run)));
+        send_end(
+            &sender,
+            std::panic::catch_unwind(AssertUnwindSafe(run)),
+            &node.meters,
+        );
     });
     let mut answer = attachment(
         parts,
@@ -185,12 +190,19 @@ pub(super) fn export_cluster(node: Arc<Node>) -> Answer {
 }
 
 /// Sends an error if the work failed. A panic would look like the end of the file to the client.
-fn send_end(sender: &mpsc::Sender<io::Result<Bytes>>, done: std::thread::Result<io::Result<()>>) {
+fn send_end(
+    sender: &mpsc::Sender<io::Result<Bytes>>,
+    done: std::thread::Result<io::Result<()>>,
+    meters: &Meters,
+) {
     let done = done.unwrap_or_else(|_| Err(io::Error::other("it panicked")));
     if let Err(error) = done {
         match sender.is_closed() {
             true => tracing::debug!("a client ended a download early"),
-            false => tracing::warn!(%error, "a download failed"),
+            false => {
+                tracing::error!(%error, "a download failed");
+                meters.download_failures.increment(1);
+            }
         }
         let _ = sender.blocking_send(Err(io::Error::other("not finished")));
     }
@@ -225,7 +237,11 @@ async fn download(
             part: Vec::with_capacity(PART),
         };
         let run = || work(engine, &mut out).and_then(|()| out.flush());
-        send_end(&sender, std::panic::catch_unwind(AssertUnwindSafe(run)));
+        send_end(
+            &sender,
+            std::panic::catch_unwind(AssertUnwindSafe(run)),
+            engine.meters(),
+        );
     })
     .await?;
     Ok(attachment(parts, kind, name))
@@ -329,5 +345,10 @@ mod tests {
             });
             assert!(panicked.await.is_err());
         }
+        let metrics = app.engine().unwrap().render_metrics();
+        assert!(
+            metrics.contains("\nsclub_download_failures_total 20\n"),
+            "{metrics}"
+        );
     }
 }
