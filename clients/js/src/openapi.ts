@@ -1947,6 +1947,8 @@ export interface components {
             expected_users: number;
             /** @description True if the policy computes fits in the background: users belong to clusters by probability. */
             fits: boolean;
+            /** @description False if the policy never looks for clusters, as one with fits and without its constant `clusters`. */
+            has_clusters: boolean;
             /** @description A hash of everything learned; absent unless the request has `hash=true`, and on a node of a cluster. */
             hash?: string | null;
             /** @description On a node of a cluster, the hash of each partition in place of `hash`. */
@@ -2156,11 +2158,17 @@ export interface components {
              * @description The time of the first reward, in milliseconds since 1970.
              */
             first_seen: number;
+            /** @description As in the state of the server, of the policy that serves the user. */
+            fits: boolean;
             /**
              * Format: double
              * @description The share of the rounds in which the user was served.
              */
             frequency: number;
+            /** @description As in the state of the server, of the policy that serves the user. */
+            has_clusters: boolean;
+            /** @description True if that is the policy in force, whose clusters the other calls show. False in an arm with another one. */
+            in_force: boolean;
             last_change?: components["schemas"]["HistoryEntry"] | null;
             /**
              * Format: int64
@@ -2168,6 +2176,10 @@ export interface components {
              */
             last_seen: number;
             placement?: components["schemas"]["PlacementCard"] | null;
+            /** @description The name of the policy that serves the user, whose cluster and estimates these are: that of an experiment's arm, if one is running. */
+            policy: string;
+            /** @description As in the state of the server, of the policy that serves the user. */
+            regroups: boolean;
             /** @description The user's id. */
             user: string;
         };

@@ -23,6 +23,7 @@ use crate::edge::error::ErrorBody;
 use crate::edge::keys::DEFAULT_SPACE;
 use crate::edge::{ApiError, Caller, Scope};
 use crate::engine::{Engine, Refusal};
+use crate::identity::Identity;
 use crate::meters::{joined, labelled, ready_metric};
 use crate::state::{Catalogue, NO_USER, Record, Served, Sides, State as Known, What};
 
@@ -41,7 +42,9 @@ pub(super) async fn user(State(app): State<Shared>, Id(id): Id) -> Result<Answer
 fn user_card(state: &Known, id: &str) -> Option<UserCard> {
     let number = state.users().number(id)?;
     let user = state.users().get(number)?;
-    let policy = state.serving(id).policy?.inspect();
+    let serving = state.serving(id);
+    let policy = serving.policy?.inspect();
+    let spec = serving.identity.policy;
     let whom = UserId::from(number);
     // The winner of an experiment may not know a user from before.
     let count = policy.count(whom).unwrap_or(0);
@@ -59,7 +62,17 @@ fn user_card(state: &Known, id: &str) -> Option<UserCard> {
             .last_change(number)
             .map(|record| entry(state, &record)),
         placement: policy.placement(whom).map(PlacementCard::from),
+        policy: spec.name,
+        in_force: std::ptr::eq(serving.identity, state.identity()),
+        fits: spec.can.fit,
+        regroups: spec.can.regroups,
+        has_clusters: has_clusters(serving.identity),
     })
+}
+
+/// Returns false if a policy never looks for clusters. One with fits does so if its constant `clusters` is set.
+fn has_clusters(identity: &Identity) -> bool {
+    !identity.policy.can.fit || identity.constants.flag("clusters")
 }
 
 /// Returns a page of the clusters, largest first.
@@ -357,6 +370,7 @@ fn state_card(app: &App, engine: &Engine, state: &Known, hash: Option<String>) -
             .map_or(0, |policy| policy.inspect().singletons()),
         fits: state.identity().policy.can.fit,
         regroups: state.identity().policy.can.regroups,
+        has_clusters: has_clusters(state.identity()),
         clustering: state
             .policy()
             .and_then(|policy| policy.inspect().outlook())

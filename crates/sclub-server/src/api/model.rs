@@ -370,6 +370,16 @@ pub struct UserCard {
     /// The probability of each cluster; absent if the policy has no probabilities.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub placement: Option<PlacementCard>,
+    /// The name of the policy that serves the user, whose cluster and estimates these are: that of an experiment's arm, if one is running.
+    pub policy: &'static str,
+    /// True if that is the policy in force, whose clusters the other calls show. False in an arm with another one.
+    pub in_force: bool,
+    /// As in the state of the server, of the policy that serves the user.
+    pub fits: bool,
+    /// As in the state of the server, of the policy that serves the user.
+    pub regroups: bool,
+    /// As in the state of the server, of the policy that serves the user.
+    pub has_clusters: bool,
 }
 
 /// A cluster in a list.
@@ -553,6 +563,8 @@ pub struct StateCard {
     pub fits: bool,
     /// True if the policy splits and merges clusters of users while it learns.
     pub regroups: bool,
+    /// False if the policy never looks for clusters, as one with fits and without its constant `clusters`.
+    pub has_clusters: bool,
     /// A summary of the clustering; absent if the policy has no fits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clustering: Option<ClusteringCard>,
