@@ -9,7 +9,7 @@ use crate::browser::Browser;
 use crate::server::Server;
 
 /// The rules of axe-core that the page breaks, with an element of each.
-fn broken(browser: &mut Browser, axe: &str) -> Vec<String> {
+pub fn broken(browser: &mut Browser, axe: &str) -> Vec<String> {
     if browser.value("typeof axe") != json!("object") {
         browser.call("Runtime.evaluate", json!({"expression": axe}));
     }
@@ -21,7 +21,7 @@ fn broken(browser: &mut Browser, axe: &str) -> Vec<String> {
 }
 
 /// Opens a page in light and dark, wide and narrow, brings it into a state, and has axe-core look at it.
-fn look(browser: &mut Browser, axe: Option<&str>, url: &str, ready: &str) {
+pub fn look(browser: &mut Browser, axe: Option<&str>, url: &str, ready: &str) {
     for (width, height) in [(1280, 1600), (390, 800)] {
         for theme in ["light", "dark"] {
             let media = json!({"features": [{"name": "prefers-color-scheme", "value": theme}]});
@@ -407,28 +407,35 @@ fn the_calls_are_described_in_the_order_of_use() {
             .unwrap_or_else(|| panic!("{call}: {calls:?}"))
     };
     let order = [
+        "PUT /v1/items",
+        "GET /v1/items",
         "POST /v1/recommend",
         "POST /v1/feedback",
         "POST /v1/recommend/batch",
         "POST /v1/feedback/batch",
-        "PUT /v1/items",
-        "GET /v1/items",
         "GET /v1/users/{id}",
         "GET /v1/users/{id}/preview",
         "GET /v1/clusters",
         "GET /v1/state",
         "GET /metrics",
-        "GET /v1/spaces",
+        "GET /v1/experiments",
+        "POST /v1/experiments",
+        "POST /v1/experiments/{name}/end",
         "DELETE /v1/users/{id}",
         "GET /v1/admin/export",
+        "GET /v1/spaces",
+        "DELETE /v1/spaces/{space}",
     ];
     let places: Vec<usize> = order.iter().map(|call| at(call)).collect();
     assert!(places.is_sorted(), "{calls:?}");
-    assert_eq!((places[0], places[1]), (0, 1));
+    assert_eq!(
+        (places[0], at("GET /v1/experiments") + 1),
+        (0, at("POST /v1/experiments"))
+    );
     // Every call has a place: one that the list does not know would come after this one.
     assert_eq!(
         calls.last().map(String::as_str),
-        Some("GET /v1/admin/export")
+        Some("DELETE /v1/spaces/{space}")
     );
     // Summaries are plain text, and the introduction has an example.
     let summaries = browser.value("[...document.querySelectorAll('.opblock-summary-description, .info')].map(part => part.innerText).join()");

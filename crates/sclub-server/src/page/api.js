@@ -26,6 +26,14 @@ export function placed(path) {
   return `/v1/spaces/${encodeURIComponent(space)}${path.slice("/v1".length)}`;
 }
 
+export const DEFAULT_SPACE = "default";
+// The address of the dashboard for a space.
+export const addressOf = (name) => `/${name === DEFAULT_SPACE ? "" : `?space=${encodeURIComponent(name)}`}`;
+const query = space ? `?space=${encodeURIComponent(space)}` : "";
+// The addresses of the API browser and of the dashboard, for the same space.
+export const docs = (hash = "") => `/docs${query}${hash}`;
+export const dashboard = `/${query}`;
+
 export class ApiError extends Error {
   constructor(status, code, message, sentKey) {
     super(message);

@@ -1,7 +1,7 @@
 // The cluster card: of the chosen cluster, or else of the one last pointed at.
 
 import { get } from "./api.js";
-import { $, bar, el, facts, fill } from "./dom.js";
+import { $, bar, edges, el, facts, fill } from "./dom.js";
 import { refusedOr } from "./key.js";
 import { isDrawn, marked } from "./map.js";
 import { decimal, whole } from "./numbers.js";
@@ -45,7 +45,7 @@ function draw(found) {
       : facts(["Users", whole(found.users)], ["Rewards learned", whole(found.count)], shareOf(found.count)),
     el("h3", {}, "Favourite items, by expected reward"), favourites(found.favourites),
     el("h3", {}, rest > 0 && members.length ? `Members, ${whole(members.length)} of ${whole(found.users)}` : "Members"),
-    members.length ? el("ul", { class: "chips" }, members.map((id) => el("li", {}, userLink(id)))) : el("p", { class: "muted" }, "None of its users has given a reward yet."),
+    members.length ? edges(el("ul", { class: "chips" }, members.map((id) => el("li", {}, userLink(id))))) : el("p", { class: "muted" }, "None of its users has given a reward yet."),
     isSoft() || isFixed() ? null : [el("h3", {}, "Last merge"), whyBlock(found.last_change, "No cluster has been merged into this one.")],
     el("p", { class: "note" }, marked.chosen === found.cluster ? "" : "Point at a cluster on the map to see it here; click to keep it."));
 }

@@ -3,7 +3,7 @@
 import { chart, counting, ink, line, logarithmic, uPlot } from "./charts.js";
 import { $, el } from "./dom.js";
 import { count, decimal, short, whole } from "./numbers.js";
-import { world } from "./world.js";
+import { hasClusters, world } from "./world.js";
 
 const [box, read] = [$("chart-clusters"), $("read-clusters")];
 let [last, drawn, drawnLog] = [null, null, null];
@@ -67,23 +67,27 @@ function weight({ clusters, gain, used }) {
 
 function worth() {
   const state = world.state;
+  $("worth-title").textContent = hasClusters() ? "Benefit of the clusters" : "Learned at the last fit";
   if (state.reward_warning) {
     $("worth").dataset.text = "";
-    $("worth").replaceChildren(el("p", { class: "muted" }, "Not known: all rewards are equal, so all clusters predict them equally well."));
+    $("worth").replaceChildren(el("p", { class: "muted" }, hasClusters()
+      ? "Not known: all rewards are equal, so all clusters predict them equally well." : "Not known: all rewards are equal."));
     return;
   }
   const found = last;
   const numbers = state.users * (state.dim ?? 0);
   const fact = (name, value, under) => el("div", {}, el("dt", {}, name), el("dd", {}, value), el("dd", { class: "under" }, under));
   const better = found.gain >= 0 ? "better" : "worse";
-  const contents = [el("dl", { class: "facts worth" },
+  const ofClusters = hasClusters() ? [
     fact("Weight of the clusters", weight(found), found.clusters === 0 ? "none were found; all of the weight in recommendations has what all users have in common with each user’s own rewards"
       : "of the weight in recommendations; the rest has what all users have in common with each user’s own rewards"),
     fact("Gain", `${decimal(found.gain, Math.abs(found.gain) < 10 ? 1 : 0)}\u202fnats`, `recent rewards are predicted ${better} with clusters than without`),
     fact("Not placed", `${decimal(100 * found.unplaced, 1)}\u202f%`, "of the users: no cluster has a probability of 50\u202f% or more"),
+  ] : [];
+  const contents = [el("dl", { class: "facts worth" }, ofClusters,
     fact("Effective parameters", whole(found.effective_parameters), numbers ? `determined by the rewards, of ${whole(numbers)}` : "determined by the rewards"),
     fact("Noise", short(found.noise), "variance of a reward around its mean"))];
-  const text = JSON.stringify([found, numbers]);
+  const text = JSON.stringify([found, numbers, hasClusters()]);
   if ($("worth").dataset.text === text) return;
   $("worth").dataset.text = text;
   $("worth").replaceChildren(...contents);

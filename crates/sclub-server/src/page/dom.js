@@ -57,17 +57,23 @@ export function fill(card, ...contents) {
   if (held) parts.get(held)?.focus({ preventScroll: true });
 }
 
-// A table that is scrolled sideways where it is too wide. A shadow is at each edge behind which there is more.
-export function wide(label, table) {
-  const box = el("div", { class: "wide", tabindex: "0", role: "group", "aria-label": label }, table);
+// Marks each edge of a part that can be scrolled behind which there is more. The style sheet draws a shadow there.
+export function edges(box) {
   const mark = () => {
     box.classList.toggle("before", box.scrollLeft > 1);
     box.classList.toggle("after", box.scrollLeft + box.clientWidth < box.scrollWidth - 1);
+    box.classList.toggle("above", box.scrollTop > 1);
+    box.classList.toggle("below", box.scrollTop + box.clientHeight < box.scrollHeight - 1);
   };
+  box.classList.add("edges");
   box.addEventListener("scroll", mark, { passive: true });
   new ResizeObserver(mark).observe(box);
+  new MutationObserver(mark).observe(box, { childList: true });
   return box;
 }
+
+// A table that is scrolled sideways where it is too wide.
+export const wide = (label, table) => edges(el("div", { class: "wide", tabindex: "0", role: "group", "aria-label": label }, table));
 
 // A bar that fills a share of its track.
 export function bar(share) {

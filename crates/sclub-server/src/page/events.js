@@ -1,12 +1,12 @@
 // The list of splits and merges.
 
-import { $, el, svg } from "./dom.js";
+import { $, edges, el, svg } from "./dom.js";
 import { whole } from "./numbers.js";
 import { sentence } from "./words.js";
 import { since } from "./world.js";
 
 const LISTED = 200;
-const list = $("events");
+const list = edges($("events"));
 const known = new Set();
 let [waiting, listed, total, timer, held] = [[], [], 0, 0, false];
 const icons = { split: "M8 15V9M8 9L3 3M8 9L13 3", merge: "M8 1V7M3 13L8 7L13 13" };

@@ -1,9 +1,9 @@
 // The header and the figures.
 
-import { space } from "./api.js";
+import { addressOf, docs, space } from "./api.js";
 import { $, el } from "./dom.js";
 import { count, decimal, lasting, short, whole } from "./numbers.js";
-import { isFixed, isSoft, now, since, world } from "./world.js";
+import { hasClusters, isFixed, isSoft, now, since, unclustered, world } from "./world.js";
 
 const LOST_MS = 3000;
 
@@ -12,6 +12,8 @@ export function drawHeader() {
   if (!state) return;
   document.body.classList.toggle("soft", isSoft());
   document.body.classList.toggle("fixed", isFixed());
+  document.body.classList.toggle("unclustered", !hasClusters());
+  $("unclustered-text").textContent = hasClusters() ? "" : unclustered(state.policy);
   const parts = [...(space ? [`space ${space}`] : []), `policy ${state.policy}`, ...(isSoft() ? [] : [`preset ${state.preset}`]), state.dim ? count(state.dim, "feature") : "no features yet"];
   $("about").textContent = parts.join(" · ");
   $("version").textContent = `sclub ${state.version ?? ""} · up ${lasting(state.uptime_seconds ?? 0)} · ${count(state.events ?? 0, "event")} in the log`;
@@ -32,17 +34,23 @@ function warningOf(state, isLost) {
   // The server's sentence, up to what to do about it.
   return [sentence(state.reward_warning.split(";")[0]), [
     el("ul", {},
-      el("li", {}, "Send zeros with each click: ", code('{"decision": "…", "reward": 1, "others": 0}'), " in ", el("a", { href: "/docs#/recommend/feedback" }, "POST /v1/feedback"), "."),
+      el("li", {}, "Send zeros with each click: ", code('{"decision": "…", "reward": 1, "others": 0}'), " in ", el("a", { href: docs("#/recommend/feedback") }, "POST /v1/feedback"), "."),
       el("li", {}, "If your application knows clicks only, start the server with ", code("--unanswered 0 --after 30m"), ": items without a click get 0 after that time, and a late click replaces it."))]];
+}
+
+function noSpace(names) {
+  const link = (name, n) => [n ? ", " : "", el("a", { href: addressOf(name) }, name)];
+  return [`There is no space ‘${space}’.`, [el("p", {}, names.length ? ["Spaces: ", names.map(link), "."] : "The server does not say which ones there are.")]];
 }
 
 // Shows what is wrong. A connection that is lost for a moment is not worth a warning.
 export function warn() {
-  const state = world.state;
+  const { others, state } = world;
+  if (!others && !state) return;
   const isLost = world.lost !== null && now() - world.lost > LOST_MS;
-  $("writable").hidden = isLost;
-  const found = warningOf(state, isLost);
-  const text = JSON.stringify([isLost, state.writable, state.read_only_reason, state.reward_warning]);
+  $("writable").hidden = isLost || others !== null;
+  const found = others ? noSpace(others) : warningOf(state, isLost);
+  const text = JSON.stringify([others, isLost, state?.writable, state?.read_only_reason, state?.reward_warning]);
   $("banner").hidden = !found;
   if ($("banner").dataset.text === text) return;
   $("banner").dataset.text = text;

@@ -1,6 +1,6 @@
 // The state of the connection, and the API key.
 
-import { ApiError, key, setKey } from "./api.js";
+import { ApiError, DEFAULT_SPACE, key, setKey, space } from "./api.js";
 import { $ } from "./dom.js";
 import { offerSpaces } from "./spaces.js";
 import { now, world } from "./world.js";
@@ -31,7 +31,7 @@ export function askForKey(error) {
   if (error.key !== key()) return false;
   live("refused", "a key is required");
   if (error.key === null) $("key-why").textContent ||= "This server requires an API key.";
-  else if (error.status === 403) $("key-why").textContent = "The role of this key does not allow reading.";
+  else if (error.status === 403) $("key-why").textContent = `This key is not a key of the space ‘${space ?? DEFAULT_SPACE}’, or there is no such space.`;
   else {
     setKey(null);
     showForget();

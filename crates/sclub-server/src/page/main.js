@@ -1,7 +1,7 @@
 // The dashboard: passes fetched data and the events of the stream to the parts of the page.
 
 import { go, named } from "./address.js";
-import { get } from "./api.js";
+import { docs, get } from "./api.js";
 import * as catalogue from "./catalogue.js";
 import * as clusterCard from "./cluster_card.js";
 import * as clustering from "./clustering.js";
@@ -186,6 +186,7 @@ const handlers = {
 
 themeSwitch($("theme"));
 wireKey();
+$("docs").href = docs();
 liveCharts.wireRanges();
 catalogue.wireCatalogue();
 map.wireMap(clusterCard.soon);

@@ -1,11 +1,12 @@
 // The nodes of a cluster, the partitions that each owns, and the partitions that moved.
 
 import { get } from "./api.js";
-import { $, el, fill, wide } from "./dom.js";
+import { $, edges, el, fill, wide } from "./dom.js";
 import { count, whole } from "./numbers.js";
 import { since } from "./world.js";
 
 const LISTED = 50;
+edges($("moves"));
 
 // The partitions that a node owns or follows, as a short list: "p0, p3, catalogue".
 function groups(names) {

@@ -1,25 +1,34 @@
-// The choice of a space, if the key opens several.
+// The choice of a space, if the key opens several, and what is said if there is none of the name in the address.
 
-import { get, space } from "./api.js";
+import { addressOf, DEFAULT_SPACE, get, space } from "./api.js";
 import { $ } from "./dom.js";
-
-const DEFAULT = "default";
+import { warn } from "./figures.js";
+import { world } from "./world.js";
 
 function show(name) {
-  location.search = name === DEFAULT ? "" : `?space=${encodeURIComponent(name)}`;
+  location.assign(`${addressOf(name)}${location.hash}`);
 }
+
+// The spaces that the key opens.
+const names = async () => (await get("/v1/spaces")).spaces.map((one) => one.name);
 
 // Offers the spaces that the key opens.
 export async function offerSpaces() {
-  let names = [];
-  try { names = (await get("/v1/spaces")).spaces.map((one) => one.name); } catch { return; }
-  const current = space ?? DEFAULT;
+  let all = [];
+  try { all = await names(); } catch { return; }
+  const current = space ?? DEFAULT_SPACE;
   // Without one in the address, a key of another space goes to that one.
-  if (names.length && !names.includes(current) && space === null) return show(names[0]);
+  if (all.length && !all.includes(current) && space === null) return show(all[0]);
   const select = $("space");
-  const isUnknown = !names.includes(current);
-  select.replaceChildren(...names.map((name) => new Option(name, name, false, name === current)));
-  if (isUnknown) select.prepend(new Option(`${current}: no such space`, current, false, true));
+  const isUnknown = !all.includes(current);
+  select.replaceChildren(...all.map((name) => new Option(name, name, false, name === current)));
+  if (isUnknown) select.prepend(new Option(`${current}: not found`, current, false, true));
   select.onchange = () => show(select.value);
-  select.hidden = names.length < 2 && !isUnknown;
+  select.hidden = all.length < 2 && !isUnknown;
+}
+
+// Says that there is no such space, and which ones there are.
+export async function noSuchSpace() {
+  world.others = await names().catch(() => []);
+  warn();
 }

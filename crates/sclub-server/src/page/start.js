@@ -1,6 +1,6 @@
 // The first steps on a server without items or users, with commands that fit its address, keys and space.
 
-import { get, key, space } from "./api.js";
+import { docs, get, key, space } from "./api.js";
 import { $, copyButton, el } from "./dom.js";
 import { contextExample } from "./words.js";
 import { world } from "./world.js";
@@ -14,6 +14,14 @@ const words = (...parts) => el("p", {}, parts);
 const code = (text) => el("code", {}, text);
 // JSON on a line, with spaces. Names and values of a context have no quotation marks.
 const spaced = (value) => JSON.stringify(value, null, 1).replace(/\n\s*(\S)/g, (_, next) => (next === "}" ? next : ` ${next}`)).replaceAll("{ ", "{");
+
+const FEW = 16;
+// Features of an item: as many as the server's items have, if that is known. Many are left to the reader.
+function features(dim) {
+  if (!dim) return "[1, 0, 0.5]";
+  if (dim > FEW) return `[… ${dim} numbers …]`;
+  return `[${Array.from({ length: dim }, (_, n) => [1, 0, 0.5][n % 3]).join(", ")}]`;
+}
 
 async function findExample() {
   try {
@@ -35,6 +43,7 @@ function draw() {
   const isEmpty = world.state.items === 0;
   const raw = world.state.raw_fields;
   const asked = { user: "anna", k: 3, ...(world.state.context?.length ? { context: contextExample(world.state.context) } : {}) };
+  const { dim } = world.state;
   const put = (item) => command(`curl -X PUT ${v1}/items${auth} --data-binary '${item}'`);
   $("start").replaceChildren(
     el("h2", { id: "start-title" }, isEmpty ? "First steps" : "Next steps"),
@@ -43,13 +52,13 @@ function draw() {
       isEmpty ? [
         raw ? step("Put your items into the catalogue.", words("This server makes features from raw fields: ", Object.keys(raw).flatMap((name, i) => [i ? ", " : "", code(name)]), ". Send one item a line, with any of them:"),
           example ? put(example.replaceAll("'", "'\\''")) : "") :
-        step("Put your items into the catalogue.", words("If you have numbers that describe each item:"),
-          put('{"id": "tea", "title": "Green tea", "tags": ["drink"], "features": [1, 0, 0.5]}'),
+        step("Put your items into the catalogue.", words(`If you have numbers that describe each item${dim ? `, ${dim} of them on this server` : ""}:`),
+          put(`{"id": "tea", "title": "Green tea", "tags": ["drink"], "features": ${features(dim)}}`),
           words("If you have a table with titles, tags and prices instead, let the server make the numbers: make a transform, ",
             space ? "make this space again with it and with its other settings, which needs a key of the role admin," :
               ["start the server again with ", code("--features features/transform.json"), " beside its other flags,"],
             " and send the rows, one JSON object a line. A transform is taken only before the first item."),
-          command("sclub features --items catalogue.csv --out features"),
+          command(`sclub features --items catalogue.csv --out features${dim ? ` --dim ${dim}` : ""}`),
           space ? [
             command(`curl -X DELETE "${v1}?confirm=${space}"${auth}`),
             command(`curl -X PUT ${v1}${auth} -d '{"features": "/path/on/the/server/features/transform.json"}'`),
@@ -64,9 +73,9 @@ function draw() {
         words(code('"others": 0'), " sends zeros for the items of the list that were not taken. Without zeros there is nothing to learn."),
         command(`curl ${v1}/feedback${auth} -d '{"decision": "…", "reward": 1, "others": 0}'`)),
     ),
-    words("Every call is described at ", el("a", { href: "/docs" }, "/docs"), ". To see this page at work first, start another server and send it simulated users. They stay in its data folder:"),
+    words("Every call is described at ", el("a", { href: docs() }, "/docs"), ". To see this page at work first, start another server and send it simulated users. They stay in its data folder:"),
     command("sclub serve --data trial --addr 127.0.0.1:8090"),
-    command("sclub simulate --url http://127.0.0.1:8090 --users 500 --clusters 8"));
+    command("sclub simulate --url http://127.0.0.1:8090 --users 500 --clusters 8 --dim 5 --rounds 100000"));
 }
 
 // Shown until the first reward.
@@ -75,7 +84,7 @@ export function refresh() {
   const isShown = state && (world.latest?.rounds ?? state.rounds) === 0 && (world.latest?.users ?? state.users) === 0;
   $("start").hidden = !isShown;
   document.body.classList.toggle("begun", !isShown);
-  const now = isShown ? `${state.items === 0} ${Boolean(key())}` : null;
+  const now = isShown ? `${state.items === 0} ${Boolean(key())} ${state.dim}` : null;
   if (now !== drawn && isShown) {
     draw();
     if (state.raw_fields && !example) findExample();

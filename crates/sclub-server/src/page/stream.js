@@ -2,8 +2,11 @@
 
 import { ApiError, failure, headers, key, placed } from "./api.js";
 import { askForKey, live, nextKey } from "./key.js";
+import { noSuchSpace } from "./spaces.js";
+import { world } from "./world.js";
 
 const SILENCE_MS = 10000;
+const LONGEST_MS = 15000;
 
 // Passes a block of the stream to its handler.
 function dispatch(block, handlers) {
@@ -73,6 +76,7 @@ export async function run(refreshAll, handlers) {
     try {
       await connection(refreshAll, handlers, () => {
         wait = 500;
+        world.others = null;
         live("connected", "live");
       });
     } catch (error) {
@@ -82,10 +86,17 @@ export async function run(refreshAll, handlers) {
         wait = 500;
         continue;
       }
+      if (error instanceof ApiError && error.code === "unknown_space") {
+        live("refused", "no such space");
+        await noSuchSpace();
+        // It may be made later.
+        await pause(LONGEST_MS);
+        continue;
+      }
       if (!(error instanceof ApiError) && !["TypeError", "AbortError", "TimeoutError"].includes(error.name)) console.error(error);
     }
     live("reconnecting", "reconnecting");
     await pause(wait * (0.75 + Math.random() / 2));
-    wait = Math.min(wait * 2, 15000);
+    wait = Math.min(wait * 2, LONGEST_MS);
   }
 }

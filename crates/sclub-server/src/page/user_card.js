@@ -2,11 +2,11 @@
 
 import { get } from "./api.js";
 import { chart, counting, ink, uPlot } from "./charts.js";
-import { $, bar, el, facts, fill } from "./dom.js";
+import { $, bar, edges, el, facts, fill } from "./dom.js";
 import { refusedOr } from "./key.js";
 import { count, decimal, short, whole } from "./numbers.js";
 import { clusterLink, contextNames, idOf, itemName, percent, shareOf, whyBlock } from "./words.js";
-import { isSoft, since, world } from "./world.js";
+import { since, unclustered, world } from "./world.js";
 
 const PLACES = 6;
 
@@ -20,25 +20,39 @@ export function none() {
   fill(card, el("p", { class: "muted" }, "Search for an id, or choose a member of a cluster: you see what the user would be recommended now and why, and what the user was shown."));
 }
 
-// The parts of the card: statistics, what the user would get now, and what the user was shown.
+// Clusters of an arm with another policy are not those on the map, which the links lead to.
+const clusterOf = (found, label, text) => (found.in_force ? clusterLink(label, text) : text ?? `cluster ${label}`);
+
+function clusterFact(found) {
+  if (!found.has_clusters) return null;
+  if (found.fits && found.cluster === 0) return ["Cluster", "none"];
+  return ["Cluster", clusterOf(found, found.cluster, String(found.cluster)), el("span", { class: "muted" }, ` of ${count(found.cluster_users, "user")}`)];
+}
+
+// The reason for the user's cluster. The policy of an arm has no record of splits and merges.
+function reasonOf(found) {
+  if (!found.has_clusters) return el("p", { class: "muted" }, unclustered(found.policy));
+  if (found.placement) return placed(found);
+  if (found.fits) return el("p", { class: "muted" }, "The user’s cluster is known after the first fit.");
+  if (!found.regroups) return el("p", { class: "muted" }, `The policy ${found.policy} never splits or merges clusters.`);
+  if (!found.in_force) return null;
+  return [el("h3", {}, "Reason for this cluster"), whyBlock(found.last_change, "The user is still in the first cluster: there was no split and no merge.")];
+}
+
+// The parts of the card: statistics, what the user would get now, and what the user was shown. They are of the policy that serves the user:
+// in an experiment it may be another one than the server's.
 function draw({ id, found, next, recent }) {
   const known = found ? [
-    facts(["Rewards learned", whole(found.count)], shareOf(found.count),
-      isSoft() && found.cluster === 0 ? ["Cluster", "none"]
-        : ["Cluster", clusterLink(found.cluster, String(found.cluster)), el("span", { class: "muted" }, ` of ${count(found.cluster_users, "user")}`)],
+    facts(["Rewards learned", whole(found.count)], found.in_force ? shareOf(found.count) : null, clusterFact(found),
       ["First reward", since(found.first_seen)], ["Last reward", since(found.last_seen)]),
   ] : [el("p", {}, "No reward of this user has been learned, or the user was forgotten. Recommendations are those for a newcomer.")];
-  const reason = !found ? null
-    : found.placement ? placed(found.placement)
-      : isSoft() ? el("p", { class: "muted" }, "The user’s cluster is known after the first fit.")
-        : [el("h3", {}, "Reason for this cluster"), whyBlock(found.last_change, "The user is still in the first cluster: there was no split and no merge.")];
   fill(card,
     el("h3", {}, idOf(id)),
     unasked ? el("p", { class: "note" }, "The user who last changed cluster when this page was opened.") : null,
     known,
     el("div", { class: "parts" },
-      el("div", {}, nextItems(next), shownItems(recent)),
-      found ? el("div", {}, reason, estimates(found)) : null));
+      el("div", {}, nextItems(next, found), shownItems(recent)),
+      found ? el("div", {}, reasonOf(found), estimates(found)) : null));
 }
 
 // A preview has no context. On a server with context features, no request of an application is like that.
@@ -50,15 +64,13 @@ function contextFree() {
 }
 
 // What the user would be recommended now, and why: expected reward and bonus, and whose rewards it comes from.
-function nextItems(next) {
+function nextItems(next, found) {
   if (!next) return null;
   if (!next.items.length) return [el("h3", {}, "Would get now"), el("p", { class: "muted" }, next.message)];
   const top = Math.max(...next.items.map((item) => Math.abs(item.score)), 1e-12);
-  // An experiment may serve the user with another policy than the server's.
-  const isOther = next.policy !== undefined && next.policy !== world.state.policy;
-  const [own, shared] = isSoft() ? ["without clusters", "with them"]
+  const [own, shared] = found?.fits ? ["without clusters", "with them"]
     : ["by the user’s own rewards", next.cluster_users === world.state.users ? "by those of all users" : "by the cluster’s"];
-  const isCompared = !isOther && (isSoft() ? world.state.clustering?.clusters > 0 : next.cluster_users > 1);
+  const isCompared = found && (found.fits ? found.placement?.clusters.length > 0 : next.cluster_users > 1);
   const why = (item) => {
     const reason = next.random ? "by this draw, for what is not known yet" : "for what is not known yet";
     const bonus = `expected reward ${decimal(item.mean, 3)}, ${item.width < 0 ? "less" : "and"} ${decimal(Math.abs(item.width), 3)} ${reason}`;
@@ -68,7 +80,7 @@ function nextItems(next) {
   return [
     el("h3", {}, "Would get now, and why"),
     contextFree(),
-    next.arm ? el("p", { class: "note" }, `In the experiment ${next.experiment}, this user is in the arm ${next.arm}, served with ${next.policy}.`) : null,
+    next.arm ? el("p", { class: "note" }, `In the experiment ${next.experiment}, this user is in the arm ${next.arm}, served with ${next.policy}.${found && !found.in_force && found.has_clusters ? " Its clusters are not those on the map, which has those of the policy in force." : ""}`) : null,
     el("ol", { class: "bars placed", id: "next-items" }, next.items.map((item) => el("li", {},
       el("span", { class: "label", title: item.title ? `${item.title} (${item.id})` : item.id }, itemName(item)), el("span", { class: "track" }, bar(Math.max(0, item.score) / top)),
       el("span", { class: "value" }, decimal(item.score, 3)), el("span", { class: "says" }, why(item))))),
@@ -81,8 +93,8 @@ function shownItems({ decisions: recent, missing_nodes: missing = [] }) {
   const reward = (item) => (item.reward === null ? el("span", { class: "muted" }, "no reward yet") : `reward ${short(item.reward)}`);
   return [
     el("h3", {}, "Was shown, and gave"),
-    recent.length ? el("ol", { class: "recent", id: "recent-items", tabindex: "0", "aria-label": "The last decisions, newest first" }, recent.map((decision) => el("li", {}, since(decision.at),
-      el("ul", {}, decision.items.map((item) => el("li", { class: item.reward > 0 ? "taken" : null }, el("span", {}, itemName(item)), el("span", {}, reward(item))))))))
+    recent.length ? edges(el("ol", { class: "recent", id: "recent-items", tabindex: "0", "aria-label": "The last decisions, newest first" }, recent.map((decision) => el("li", {}, since(decision.at),
+      el("ul", {}, decision.items.map((item) => el("li", { class: item.reward > 0 ? "taken" : null }, el("span", {}, itemName(item)), el("span", {}, reward(item)))))))))
       : el("p", { class: "muted" }, "No recent decision is kept. Earlier ones are in the export."),
     missing.length ? el("p", { class: "note" }, `Decisions of these nodes are missing, because they do not answer: ${missing.join(", ")}.`) : null,
   ];
@@ -97,7 +109,8 @@ function describe(evidence) {
 }
 
 // The probability of each cluster, and of none, with the prior and the evidence.
-function placed(placement) {
+function placed(found) {
+  const { placement } = found;
   const likely = placement.clusters.filter((place, n) => n < PLACES && (n === 0 || place.probability >= 0.001));
   const others = placement.clusters.slice(likely.length);
   const row = (name, share, probability, under, kind) => el("li", { class: kind }, el("span", { class: "label" }, name),
@@ -108,7 +121,7 @@ function placed(placement) {
   return el("div", { id: "placement" },
     el("h3", {}, "Probability of each cluster"),
     el("ol", { class: "bars placed" },
-      likely.map((place) => row(clusterLink(place.cluster), place.share, place.probability, `before any reward; ${describe(place.evidence)}`, "some")),
+      likely.map((place) => row(clusterOf(found, place.cluster), place.share, place.probability, `before any reward; ${describe(place.evidence)}`, "some")),
       row("none of them", prior, placement.none, "before any reward; a taste of their own", "none")),
     others.length ? el("p", { class: "note" }, `${count(others.length, "other cluster")}: ${percent(rest)} together.`) : null,
     el("p", { class: "note" }, placement.used ? "Recommendations weight the clusters’ estimates by these probabilities." : "The clusters have less than half of the weight in recommendations. The rest has what all users have in common with the user’s own rewards."));
@@ -117,19 +130,22 @@ function placed(placement) {
 function estimates(found) {
   const [mine, shared] = [found.estimate ?? [], found.cluster_estimate ?? []];
   if (!mine.length) return null;
-  const [own, other] = isSoft()
-    ? ["without clusters", "with clusters, as used for recommendations"]
-    : ["the user’s", found.cluster_users === 1 ? "the cluster’s: it has no other user" : "the cluster’s"];
-  const title = isSoft() ? "Estimate without clusters and with them" : "The user’s estimate and the cluster’s";
-  const [first, second] = isSoft() ? ["Without", "With"] : ["User’s", "Cluster’s"];
-  const rows = mine.map((x, i) => el("tr", {}, el("th", { scope: "row" }, String(i + 1)),
-    el("td", { class: "number" }, decimal(x, 4)), el("td", { class: "number" }, decimal(shared[i] ?? NaN, 4))));
+  const { title, legend, names } = !found.has_clusters
+    ? { title: "The user’s estimate", legend: [], names: ["Estimate"] }
+    : found.fits
+      ? { title: "Estimate without clusters and with them", legend: ["without clusters", "with clusters, as used for recommendations"], names: ["Without", "With"] }
+      : { title: "The user’s estimate and the cluster’s", legend: ["the user’s", found.cluster_users === 1 ? "the cluster’s: it has no other user" : "the cluster’s"], names: ["User’s", "Cluster’s"] };
+  // Without clusters both are the same.
+  const sides = [mine, shared].slice(0, names.length);
+  const head = (name) => el("th", { class: "number", scope: "col" }, name);
+  const rows = mine.map((_, i) => el("tr", {}, el("th", { scope: "row" }, String(i + 1)),
+    sides.map((side) => el("td", { class: "number" }, decimal(side[i] ?? NaN, 4)))));
   return el("div", { class: "estimates" },
     el("h3", {}, title),
-    el("ul", { class: "legend" }, el("li", {}, el("span", { class: "sample ink-p50" }), own), el("li", {}, el("span", { class: "sample ink-p99" }), other)),
-    pairs(mine, shared, title, [first, second]),
+    legend.length ? el("ul", { class: "legend" }, ["p50", "p99"].map((name, n) => el("li", {}, el("span", { class: `sample ink-${name}` }), legend[n]))) : null,
+    pairs(mine, sides[1] ?? [], title, names),
     el("details", {}, el("summary", {}, "The numbers"),
-      el("table", {}, el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Feature"), el("th", { class: "number", scope: "col" }, first), el("th", { class: "number", scope: "col" }, second))), el("tbody", {}, rows))));
+      el("table", {}, el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Feature"), names.map(head))), el("tbody", {}, rows))));
 }
 
 // Two bars for each feature, from zero up or down. The chart stays while the card around it is rebuilt.
@@ -147,7 +163,7 @@ function pairs(mine, shared, title, names) {
     hooks: { setCursor: [(plot) => {
       const { idx } = plot.cursor;
       const side = (n) => `${pairsNames[n - 1].toLowerCase()} ${decimal(plot.data[n][idx] ?? NaN, 3)}`;
-      pairsBox.title = idx == null ? "" : `feature ${idx + 1}: ${side(1)}, ${side(2)}`;
+      pairsBox.title = idx == null ? "" : `feature ${idx + 1}: ${pairsNames.map((_, n) => side(n + 1)).join(", ")}`;
     }] },
   });
   pairsNames = names;
@@ -186,7 +202,8 @@ export async function load(id, byItself = false) {
     if (now !== text) draw({ id, found, next, recent });
     text = now;
     if (fresh && !byItself) {
-      announce(!found ? `No reward of ${id} has been learned` : isSoft() && found.cluster === 0 ? `${id}: in no cluster`
+      announce(!found ? `No reward of ${id} has been learned` : !found.has_clusters ? `${id}: ${count(found.count, "reward")}`
+        : found.fits && found.cluster === 0 ? `${id}: in no cluster`
         : `${id}: in cluster ${found.cluster} of ${count(found.cluster_users, "user")}`);
     }
   } catch (error) {

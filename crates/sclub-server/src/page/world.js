@@ -10,10 +10,16 @@ export const world = {
   joined: new Map(), bornOf: new Map(), dirty: true, seen: "",
   // The time since when the server does not answer; null while it does.
   lost: null,
+  // The spaces that there are, if that of the page is none of them.
+  others: null,
 };
 export const now = () => Date.now() + world.clock;
 // True if users belong to clusters by probability.
 export const isSoft = () => world.state?.fits === true;
+// False if the policy never looks for clusters.
+export const hasClusters = () => world.state?.has_clusters !== false;
+// Said where clusters would be shown.
+export const unclustered = (policy) => `The policy ${policy} makes no clusters: recommendations use what all users have in common and each user’s own rewards.`;
 // True if clusters stay as they are, as those of policies with one estimate for all users, or with one for each.
 export const isFixed = () => !isSoft() && world.state?.regroups === false;
 
