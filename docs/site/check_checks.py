@@ -31,7 +31,7 @@ BLOCKS = {
     "failure in a substitution": (block("sh", "a=$(false; echo b)\necho $a"), "the commands failed"),
     "failure after set +e": (block("sh", "set +e") + block("sh", "false\ntrue"), "the commands failed"),
     "error of the server": (block("sh", "sclub serve\ncurl -s localhost:8080/v1/users/nobody"), "unknown_user"),
-    "server that dies": (block("sh", 'sclub serve\nkill -9 $(cat "$SERVERS"/server-*[0-9])\nsleep 0.2'), "has ended"),
+    "server that dies": (block("sh", 'sclub serve\npid=$(cat "$SERVERS"/server-*[0-9])\nkill -9 $pid\nwhile alive $pid; do sleep 0.05; done'), "has ended"),
     "wrong output": (block("sh", "echo 1") + block("text", "2", "<!-- output -->"), "the page shows"),
     "wrong words beside numbers": (block("sh", "echo 1 user") + block("text", "3 items", "<!-- output: numbers vary -->"), "the page shows"),
     "exception": (block("python", "1 / 0"), "ZeroDivisionError"),

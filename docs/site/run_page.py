@@ -54,11 +54,20 @@ port=${{address##*:}}
 if [ -f $folder/server-$port ]; then
   old=$(cat $folder/server-$port); kill -TERM $old 2>/dev/null; while alive $old; do sleep 0.05; done
 fi
-nohup $sclub "$@" >$folder/server-$port.log 2>&1 &
-echo $! >$folder/server-$port
-for _ in $(seq 600); do
-  {curl} -skf $scheme://127.0.0.1:$port/readyz >/dev/null && exit 0
-  alive $! || break
+start() {{
+  nohup $sclub "$@" >$folder/server-$port.log 2>&1 &
+  echo $! >$folder/server-$port
+}}
+start "$@"
+for _ in $(seq 1200); do
+  if ! alive $!; then
+    # Programs that look for free ports have each for a moment.
+    grep -q 'Address already in use' $folder/server-$port.log || break
+    start "$@"
+  # Another server may answer at this port until its own one listens there.
+  elif grep -q 'listens on' $folder/server-$port.log && {curl} -skf $scheme://127.0.0.1:$port/readyz >/dev/null; then
+    exit 0
+  fi
   sleep 0.05
 done
 cat $folder/server-$port.log >&2
@@ -105,19 +114,23 @@ def shorter(code: str, flags: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def free_port() -> int:
-    """A port that is free. The system gives none of this range to others."""
+def free_port() -> socket.socket:
+    """A port that is free, and stays so until this is closed. Neither the system nor other tests draw from this range: those in Rust
+    begin at 15,000."""
     while True:
-        port = random.randrange(20_000, 30_000)
-        with contextlib.suppress(OSError), socket.socket() as probe:
-            probe.bind(("127.0.0.1", port))
-            return port
+        held = socket.socket()
+        try:
+            held.bind(("127.0.0.1", random.randrange(10_000, 12_500)))
+            return held
+        except OSError:
+            held.close()
 
 
 class Runner:
     def __init__(self, page: Path, sclub: Path, folder: Path) -> None:
         self.page, self.folder = page, folder
         self.ports: dict[str, int] = {}
+        self.held: list[socket.socket] = []
         self.work, self.aside = folder / "work", folder / "aside"
         self.work.mkdir()
         self.aside.mkdir()
@@ -153,9 +166,10 @@ class Runner:
     def port(self, named: str) -> int:
         """The port in place of one that the page names."""
         if named not in self.ports:
-            port = free_port()
-            while port in self.ports.values():
-                port = free_port()
+            held = free_port()
+            while (port := held.getsockname()[1]) in self.ports.values():
+                held = free_port()
+            self.held.append(held)
             self.ports[named] = port
         return self.ports[named]
 
@@ -210,6 +224,10 @@ class Runner:
         code = self.moved(block.code)
         if block.marker == "shorter":
             code = shorter(code, block.value)
+        if re.search(r"serve|cluster up", code, re.IGNORECASE):
+            # It may listen there itself.
+            while self.held:
+                self.held.pop().close()
         match block.language:
             case "sh":
                 self.printed = self.sh(code)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
+import random
 import shutil
 import signal
 import socket
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from email.message import Message
@@ -37,6 +39,16 @@ def binary() -> str:
     raise FileNotFoundError("there is no sclub to test with: cargo build, or set SCLUB_BIN")
 
 
+def free_port() -> int:
+    """A port that is free. Systems give none of this range to outgoing connections, so a server that is started again finds it free;
+    tests in Rust and pages of the documentation draw from others."""
+    while True:
+        port = random.randrange(12_500, 15_000)
+        with suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+            return port
+
+
 class Server:
     """A process of ``sclub serve`` on a folder, at one address for as long as it is used."""
 
@@ -55,22 +67,30 @@ class Server:
 
     def start(self) -> Server:
         """Returns once it answers."""
-        command = [binary(), "serve", "--data", str(self.data), "--addr", f"127.0.0.1:{self.port}"]
-        with open(self._log, "a") as log:
-            self._process = subprocess.Popen(
-                [*command, *self.flags],
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                env=self._env,
-            )
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if "listens on" not in line:
+        is_first = self.port == 0
+        end = time.monotonic() + 60
+        while True:
+            port = free_port() if is_first else self.port
+            command = [binary(), "serve", "--data", str(self.data), "--addr", f"127.0.0.1:{port}"]
+            with open(self._log, "a") as log:
+                begin = log.tell()
+                self._process = subprocess.Popen(
+                    [*command, *self.flags],
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    text=True,
+                    env=self._env,
+                )
+            assert self._process.stdout is not None
+            if "listens on" in self._process.stdout.readline():
+                self.port = port
+                return self
             self._end(signal.SIGKILL)
-            raise RuntimeError(f"the server did not start: {self._log.read_text()}")
-        self.port = int(line.rsplit(":", 1)[1])
-        return self
+            said = self._log.read_bytes()[begin:].decode(errors="replace")
+            # Another program was faster, or looks for a free port at this moment.
+            if "Address already in use" not in said or time.monotonic() > end:
+                raise RuntimeError(f"the server did not start: {said}")
+            time.sleep(0.05)
 
     def kill(self) -> None:
         """Ends it without a word, as a power cut would."""

@@ -66,7 +66,7 @@ def test_a_cancellation_at_the_end_of_connecting_is_not_lost(
         monkeypatch.setattr(aiohttp.TCPConnector, "_create_connection", connected)
         async with AsyncClient(deaf, retries=0) as client:
             call = asyncio.create_task(client.state())
-            await asyncio.wait([call], timeout=5)
+            await asyncio.wait([call], timeout=30)
             assert call.cancelled()
 
     asyncio.run(work())
@@ -85,7 +85,7 @@ def test_a_cancellation_at_the_end_of_an_upload_is_not_lost() -> None:
     async def work() -> None:
         nonlocal call
         call = asyncio.create_task(upload())
-        await asyncio.wait([call], timeout=5)
+        await asyncio.wait([call], timeout=30)
         assert call.cancelled()
 
     call: asyncio.Task[None]
@@ -107,7 +107,7 @@ def test_a_cancellation_at_the_same_time_as_a_timeout_is_not_lost() -> None:
             (limit,) = limits
             for cancel in [call.cancel, limit.end] if comes_first else [limit.end, call.cancel]:
                 cancel()
-            await asyncio.wait([call], timeout=5)
+            await asyncio.wait([call], timeout=30)
             assert call.cancelled() and not limits
 
     asyncio.run(work())
@@ -201,11 +201,19 @@ def test_close_ends_calls_that_connect_or_pause_or_send(
         client = AsyncClient(url, timeout=60)
         size = 50_000_000 if what == "upload" else 1
         call = asyncio.create_task(client.patch_item("tea", data={"text": "x" * size}))
-        # The body is made first.
-        await asyncio.sleep(0)
+
+        def is_there() -> bool:
+            if what == "upload":
+                connector = client._session and client._session.connector
+                return connector is not None and bool(connector._acquired) and not client._limits
+            return bool(client._limits) and (what != "pause" or bool(busy.requests))
+
+        # Only there the call is what the test is about. It takes a while to connect, and to make a large body.
+        while not is_there():
+            await asyncio.sleep(0.01)
         await asyncio.sleep(0.5)
         await client.close()
-        done, _ = await asyncio.wait([call], timeout=5)
+        done, _ = await asyncio.wait([call], timeout=30)
         call.cancel()
         assert done
         with pytest.raises(ConnectionFailed) as caught:
