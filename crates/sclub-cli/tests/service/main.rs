@@ -14,6 +14,7 @@ mod keeping;
 mod learning;
 mod old;
 mod page;
+mod page_first;
 mod page_true;
 mod raw_items;
 mod requests;
