@@ -1,6 +1,5 @@
 //! The page when things are not as they should be: strange texts, a server that is gone, a clock that was set back.
 
-
 use sclub_server::ports::free_ports;
 use serde_json::{Value, json};
 
