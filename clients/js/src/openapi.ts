@@ -2419,6 +2419,8 @@ export interface operations {
             /** @description The file */
             200: {
                 headers: {
+                    /** @description A warning that the journal cannot be written: the backup has all rewards, and lacks the last decisions. Absent otherwise */
+                    "x-sclub-warning"?: string;
                     [name: string]: unknown;
                 };
                 content: {

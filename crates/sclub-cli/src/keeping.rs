@@ -411,6 +411,9 @@ pub async fn fetch(
     let mut connection = remote.open().await?;
     let response = connection.download(path, sink).await?;
     if response.is_success() {
+        if let Some(warning) = response.header("x-sclub-warning") {
+            eprintln!("sclub: {warning}");
+        }
         if let Some(nodes) = response.header(MISSING_NODES) {
             eprintln!(
                 "sclub: the export is not complete: {nodes} did not take part, and may have decisions that no other node \

@@ -13,6 +13,7 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 use super::blocking::start;
+use super::calls::WARNING;
 use super::model::{CompactResponse, ExpectRequest, ExpectResponse, Forgotten, SnapshotResponse};
 use super::{Answer, Id, Shared, Work, body, fold_failed, json, parse};
 use crate::cluster::{Node, export_all};
@@ -112,19 +113,33 @@ fn not_written(engine: &Engine, what: &str, error: &FoldError) -> ApiError {
 
 /// Returns the contents of the data folder, as a file for `sclub restore`. Recommending and learning go on.
 #[utoipa::path(get, path = "/v1/admin/backup", tag = "admin", responses(
-    (status = 200, body = [u8], content_type = "application/octet-stream", description = "The file"),
+    (status = 200, body = [u8], content_type = "application/octet-stream", headers(("x-sclub-warning" = String, description = "A warning that the journal cannot be written: the backup has all rewards, and lacks the last decisions. Absent otherwise")), description = "The file"),
     (status = 501, body = ErrorBody, description = "`unsupported`: the server is a node of a cluster; use `sclub cluster backup`")))]
 pub(super) async fn backup(State(app): State<Shared>) -> Result<Answer, ApiError> {
-    download(
+    // Before the answer begins, for its header.
+    let can_journal = match app.ready()?.flush_journal().await {
+        Err(FoldError::Store(StoreError::Write { .. })) => false,
+        flushed => {
+            flushed.map_err(|error| fold_failed(&error))?;
+            true
+        }
+    };
+    let mut answer = download(
         app,
         "application/octet-stream",
         "attachment; filename=\"sclub.backup\"",
         |engine, out| {
             let written = Handle::current().block_on(engine.backup(out));
-            written.map_err(io::Error::other)
+            written.map(drop).map_err(io::Error::other)
         },
     )
-    .await
+    .await?;
+    if !can_journal {
+        let warning = "the journal cannot be written: the backup has all rewards, and lacks the last decisions";
+        let headers = answer.headers_mut();
+        headers.insert(WARNING, HeaderValue::from_static(warning));
+    }
+    Ok(answer)
 }
 
 /// Returns every item shown with its reward, one JSON object a line; then the items without a reward.

@@ -30,16 +30,19 @@ struct Sources {
 impl Engine {
     /// Writes a backup into `out`. Recommending, learning, snapshots and compactions go on.
     ///
+    /// Returns false if the journal could not be written. Then the backup has all rewards, and lacks the last decisions.
+    ///
     /// # Errors
     /// If a file cannot be read, or `out` cannot be written.
-    pub async fn backup(&self, out: &mut dyn Write) -> Result<(), FoldError> {
+    pub async fn backup(&self, out: &mut dyn Write) -> Result<bool, FoldError> {
         let folder = &self.shared.folder;
-        let mut tries = 0;
+        let (mut tries, mut is_complete) = (0, true);
         let sources = loop {
             let journaled = match self.flush_journal().await {
                 // A full disk is when a backup is needed. The journal of the backup is completed from its log.
                 Err(FoldError::Store(error @ StoreError::Write { .. })) => {
                     tracing::warn!(%error, "the backup lacks decisions that are not in the journal yet");
+                    is_complete = false;
                     self.shared.journaled.load(Ordering::SeqCst)
                 }
                 flushed => flushed?,
@@ -55,7 +58,8 @@ impl Engine {
             Ok(term) => term.epochs.clone(),
             Err(_) => folder.epochs()?,
         };
-        Ok(write(folder, sources, &epochs, out)?)
+        write(folder, sources, &epochs, out)?;
+        Ok(is_complete)
     }
 
     /// Opens the files of a backup. It fails if one is removed meanwhile.

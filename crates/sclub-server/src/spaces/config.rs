@@ -196,12 +196,22 @@ pub(super) fn try_given<T>(
     open: impl FnOnce() -> Result<T, OpenError>,
 ) -> Result<T, OpenError> {
     let file = folder.join(SETTINGS_FILE);
-    let former = std::fs::read(&file).ok();
+    let former = match std::fs::read(&file) {
+        Ok(bytes) => Some(bytes),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+        Err(error) => {
+            let reason = error.to_string();
+            return Err(StoreError::Read { file, reason }.into());
+        }
+    };
     write_given(disk, folder, given)?;
     open().inspect_err(|_| {
         let restored = match former {
             Some(bytes) => write_file(disk, folder, &bytes).map_err(|error| error.to_string()),
-            None => disk.remove(&file).map_err(|error| error.to_string()),
+            None => {
+                let removed = disk.remove(&file).and_then(|()| disk.sync_dir(folder));
+                removed.map_err(|error| error.to_string())
+            }
         };
         if let Err(reason) = restored {
             tracing::warn!(file = %file.display(), reason, "cannot restore the settings of a space");

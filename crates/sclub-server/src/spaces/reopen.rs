@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::config::{read_given, refused, space_settings, try_given};
+use super::config::{read_given, refused, space_settings, try_given, write_given};
 use super::{Given, Space, Spaces, not_made};
 use crate::edge::ApiError;
 use crate::engine::OpenError;
@@ -59,8 +59,8 @@ impl Spaces {
         let space = self.space(&broken.name, settings, given);
         let reason = match problem {
             Some(problem) => Some(problem),
-            None => match self.open_folder(&space, &path, has_settings) {
-                Err(error) if are_new => {
+            None => match self.open_folder(&space, &path, has_settings, are_new) {
+                Err(error @ OpenError::Settings(_)) if are_new => {
                     // The space is as it was.
                     space.seconds.abort();
                     return Err(not_made(&broken.name, &space.given, &error));
@@ -77,7 +77,15 @@ impl Spaces {
         Ok(space)
     }
 
-    fn open_folder(&self, space: &Space, path: &Path, has_settings: bool) -> Result<(), OpenError> {
+    /// Opens the folder of a space. `has_settings` says whether it has the space's settings, and `are_new` whether these have never
+    /// been in force.
+    fn open_folder(
+        &self,
+        space: &Space,
+        path: &Path,
+        has_settings: bool,
+        are_new: bool,
+    ) -> Result<(), OpenError> {
         let env = Env::real();
         if !path.is_dir() {
             // A new one would be in the way of the one that is missed.
@@ -88,9 +96,13 @@ impl Spaces {
             return Err(StoreError::Refused(reason).into());
         }
         let folder = Folder::open_to_serve(&env, path, space.app.settings())?;
-        match has_settings {
-            true => self.start(space, folder),
-            false => try_given(&*env.disk, path, &space.given, || self.start(space, folder)),
+        let disk = &*env.disk;
+        if are_new {
+            return try_given(disk, path, &space.given, || self.start(space, folder));
         }
+        if !has_settings {
+            write_given(disk, path, &space.given)?;
+        }
+        self.start(space, folder)
     }
 }

@@ -172,6 +172,23 @@ fn a_broken_space_is_opened_again_by_a_put() {
     let server = Server::new(folder.path(), Keys::none());
     std::fs::write(own.join("identity"), &identity).unwrap();
     assert_eq!(server.refused("", "PUT", path, &wrong).0, 422);
+    // A folder that is damaged is no wrong setting.
+    let format = std::fs::read(own.join("format")).unwrap();
+    std::fs::write(own.join("format"), "x").unwrap();
+    let (broken, reason) = status(&server, &given);
+    assert_eq!(broken, "broken");
+    assert!(reason.contains("format"), "{reason}");
+    std::fs::write(own.join("format"), format).unwrap();
+    assert_eq!(status(&server, &given).0, "ready");
+    // The settings of the space stay when it cannot be opened.
+    drop(server);
+    damage();
+    let server = Server::new(folder.path(), Keys::none());
+    std::fs::remove_file(own.join("settings.toml")).unwrap();
+    assert_eq!(status(&server, &json!({})).0, "broken");
+    drop(server);
+    std::fs::write(own.join("identity"), &identity).unwrap();
+    let server = Server::new(folder.path(), Keys::none());
     assert_eq!(status(&server, &given).0, "ready");
     drop(server);
     // One whose folder is gone can be deleted, and made again.

@@ -42,7 +42,8 @@ impl Node {
 
     /// Logs when the node becomes read-only, and when that is over. `was_writable` says whether it could write at the last look.
     fn log_read_only(&self, was_writable: &mut Option<bool>) {
-        if self.is_draining.load(Ordering::SeqCst) {
+        // Before the node has joined, there may be an entry of its earlier run.
+        if self.is_draining.load(Ordering::SeqCst) || !self.is_member.load(Ordering::SeqCst) {
             return;
         }
         let reason = self.read_only(&Members::read(&*self.bus));

@@ -21,7 +21,8 @@ impl World {
     ) -> Reply {
         let begun = site.model.borrow().clone();
         let begin = self.tick();
-        let (noted, _) = self.shown(site);
+        let before = site.noted.borrow().clone();
+        let (mut noted, _) = self.shown(site);
         let group = self.group(site);
         let mut out = Reader {
             bytes: Vec::new(),
@@ -35,12 +36,17 @@ impl World {
             // The process died while it was written: the reply is lost.
             std::future::pending::<()>().await;
         }
+        if matches!(done, Ok(false)) {
+            // The journal could not be written: it has what it had before.
+            self.count("backups without a journal");
+            noted = before;
+        }
         if done.is_ok() && !self.disk.is_down() {
             self.keep_backup(site, out.bytes, begun, begin, noted);
         }
         match pace {
             Pace::GivesUp(_) => Reply::Done,
-            _ => self.upkeep(site, "backup", done),
+            _ => self.upkeep(site, "backup", done.map(drop)),
         }
     }
 
