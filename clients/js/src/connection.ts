@@ -89,6 +89,8 @@ export class Connection {
   protected downloaded(path: Path, type: string, options: CallOptions): AsyncGenerator<Uint8Array, void, undefined> {
     return download(this.#settings, this.#request("get", path, {}), options, (response) => {
       checkType(response, type);
+      const warning = response.headers.get("x-sclub-warning");
+      if (warning !== null) this.#onWarning(warning);
       const nodes = response.headers.get("sclub-missing-nodes");
       if (nodes === null) return;
       this.#onWarning(

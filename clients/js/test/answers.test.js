@@ -363,3 +363,11 @@ test("an internal error may be done", async (t) => {
   const server = await answering(t, [500, { error: { code: "internal", message: "no" } }]);
   assert.equal((await failed(new Client({ url: server.url }).feedback("d", 1), InternalError)).mayBeDone, true);
 });
+
+test("a backup that lacks the last decisions is a warning", async (t) => {
+  const said = [];
+  const headers = { "content-type": "application/octet-stream", "x-sclub-warning": "the journal cannot be written" };
+  const server = await answering(t, [200, "a backup", headers]);
+  await allOf(new Client({ url: server.url, onWarning: (message) => said.push(message) }).backup());
+  assert.deepEqual(said, ["the journal cannot be written"]);
+});

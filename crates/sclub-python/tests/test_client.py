@@ -584,10 +584,13 @@ def test_an_export_that_breaks_off_is_an_error(proxy: Proxy) -> None:
         assert 0 < len(lines) < whole
 
 
-def test_an_export_without_some_nodes_is_a_warning() -> None:
+def test_a_download_that_lacks_something_is_a_warning() -> None:
     kind = {"Content-Type": "application/x-ndjson"}
     with pytest.warns(RuntimeWarning, match="not complete: node2, node3 did not"):
         begin_download("/v1/admin/export", {**kind, "sclub-missing-nodes": "node2, node3"})
+    backup = {"Content-Type": "application/octet-stream", "x-sclub-warning": "the journal cannot be written"}
+    with pytest.warns(RuntimeWarning, match="the journal cannot be written"):
+        begin_download("/v1/admin/backup", backup)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         begin_download("/v1/admin/export", kind)

@@ -105,9 +105,12 @@ def check_kind(path: str, kind: str, request_id: str | None) -> None:
 def begin_download(path: str, headers: Mapping[str, str]) -> None:
     """Raises an error if a download is not one of an sclub server.
 
-    Warns if an export has no lines of some nodes of a cluster, which are not running.
+    Warns if an export has no lines of some nodes of a cluster, which are not running, and if a backup lacks the last decisions.
     """
     check_kind(path, headers.get("Content-Type", ""), headers.get("x-request-id"))
+    warning = headers.get("x-sclub-warning")
+    if warning:
+        warnings.warn(warning, RuntimeWarning, stacklevel=4)
     nodes = headers.get("sclub-missing-nodes")
     if nodes:
         warnings.warn(
