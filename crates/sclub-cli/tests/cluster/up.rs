@@ -150,7 +150,8 @@ impl Up {
     /// The ids of the processes: `up`, the NATS server, then the nodes.
     fn ids(&self) -> Vec<String> {
         let text = fs::read_to_string(self.data.join("lock")).unwrap();
-        text.split(' ').map(str::to_owned).collect()
+        let line = text.lines().next().unwrap_or_default();
+        line.split(' ').map(str::to_owned).collect()
     }
 
     fn signal(&self, signal: &str, id: &str) {

@@ -20,7 +20,7 @@ const MAX_STOP: Duration = Duration::from_secs(15);
 /// The time between two looks at the processes.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Locks a folder. The file has the ids of the processes that use the folder.
+/// Locks a folder. The first line of the file has the ids of the processes that use the folder.
 pub fn lock(data: &Path) -> Result<File> {
     let path = data.join("lock");
     let cannot = || format!("cannot lock {}", path.display());
@@ -36,7 +36,7 @@ pub fn lock(data: &Path) -> Result<File> {
             bail!(
                 "{} is in use by another `sclub cluster up`, or by processes that it has left; their ids: {}",
                 data.display(),
-                ids.trim()
+                ids.lines().next().unwrap_or_default()
             )
         }
         Err(std::fs::TryLockError::Error(error)) => Err(error).with_context(cannot),
@@ -173,7 +173,7 @@ impl Processes {
         let is_due = |process: &&mut Process| {
             process.child.is_none() && process.ended.is_none_or(|at| at.elapsed() >= RESTART)
         };
-        let mut has_started = false;
+        let (mut has_started, mut again) = (false, Vec::new());
         for process in all.filter(is_due) {
             let program = process.command.get_program().to_owned();
             let child = process.command.spawn();
@@ -181,11 +181,14 @@ impl Processes {
             process.child = Some(child);
             has_started = true;
             if process.ended.take().is_some() {
-                print_line(&format!("{} is started again", process.name));
+                again.push(process.name.clone());
             }
         }
         if has_started {
             self.write_ids()?;
+        }
+        for name in again {
+            print_line(&format!("{name} is started again"));
         }
         Ok(())
     }
@@ -195,9 +198,11 @@ impl Processes {
         let children = all.filter_map(|process| Some(process.child.as_ref()?.id()));
         let ids = [std::process::id()].into_iter().chain(children);
         let ids: Vec<String> = ids.map(|id| id.to_string()).collect();
-        self.lock.set_len(0)?;
+        let line = ids.join(" ") + "\n";
+        // Not truncated first: whoever reads the first line finds the ids at any time.
         self.lock.rewind()?;
-        self.lock.write_all(ids.join(" ").as_bytes())?;
+        self.lock.write_all(line.as_bytes())?;
+        self.lock.set_len(line.len() as u64)?;
         Ok(())
     }
 
