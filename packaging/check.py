@@ -34,6 +34,9 @@ print(sclub.__version__, dict(regret))
 """
 
 
+# What a trial that runs servers is kept apart by, beside its mounts and its network.
+OWN_PROCESSES = ["--pid", "--fork", "--kill-child"]
+
 NOT_STATIC = "its binary is not static and the image has no libraries, so it cannot start as it is"
 
 
@@ -90,8 +93,11 @@ def runner(arch: str) -> list[str]:
     """How programs of an architecture are run here."""
     if arch == platform.machine():
         return []
-    need(f"qemu-{arch}-static")
-    return [f"qemu-{arch}-static"]
+    emulator = f"qemu-{arch}-static"
+    if not shutil.which(emulator) and shutil.which("apt-get") and os.getuid() == 0:
+        run(Path(__file__).with_name("debian-packages"), "qemu-user-static")
+    need(emulator)
+    return [emulator]
 
 
 def archive(file: Path, arch: str) -> None:
@@ -106,14 +112,34 @@ def archive(file: Path, arch: str) -> None:
             raise Failed(f"sclub run printed: {played}")
 
 
+def packed_files(file: Path, what: str = "fsys") -> dict[str, bytes]:
+    """The files of a Debian package, or its control files."""
+    tar = subprocess.run(["dpkg-deb", f"--{what}-tarfile", file], stdout=subprocess.PIPE, check=True).stdout
+    with tarfile.open(fileobj=io.BytesIO(tar)) as tar:
+        return {member.name.removeprefix("./"): tar.extractfile(member).read() for member in tar if member.isfile()}
+
+
+def same_files(file: Path, contents: dict[str, bytes]) -> None:
+    """A package for another architecture differs from that of this machine, which is installed, in its binary only."""
+    here, there = ARCHITECTURES[platform.machine()], run("dpkg-deb", "--field", file, "Architecture", quiet=True).strip()
+    other = file.with_name(file.name.replace(there, here))
+    if not other.exists():
+        raise Skipped(f"there is no {other.name} to compare it with")
+    if differ := {name for name, data in contents.items() ^ packed_files(other).items()} - {"usr/bin/sclub"}:
+        raise Failed(f"files differ from those of {other.name}: {sorted(differ)}")
+    control, others = packed_files(file, "ctrl"), packed_files(other, "ctrl")
+    for files in (control, others):
+        files["control"] = re.sub(rb"^(Architecture|Installed-Size): .*$", b"", files["control"], flags=re.M)
+    if control != others:
+        raise Failed(f"control files differ from those of {other.name}")
+
+
 def package(file: Path, arch: str) -> str | None:
     need("dpkg-deb")
     about = run("dpkg-deb", "--field", file, "Architecture", quiet=True).strip()
     if about != ARCHITECTURES[arch]:
         raise Failed(f"the architecture is {about}")
-    files = subprocess.run(["dpkg-deb", "--fsys-tarfile", file], stdout=subprocess.PIPE, check=True).stdout
-    with tarfile.open(fileobj=io.BytesIO(files)) as tar:
-        contents = {member.name.removeprefix("./"): tar.extractfile(member).read() for member in tar if member.isfile()}
+    contents = packed_files(file)
     built_for, is_static = elf(contents["usr/bin/sclub"])
     if built_for != arch:
         raise Failed(f"the binary is for {built_for}")
@@ -124,7 +150,10 @@ def package(file: Path, arch: str) -> str | None:
     if shutil.which("lintian"):
         print(run("lintian", "--fail-on", "error", "--suppress-tags", "statically-linked-binary", file), end="")
     if arch != platform.machine():
-        raise Skipped("it is for another architecture: not installed")
+        same_files(file, contents)
+        runner(arch)
+        isolated("try_chroot.py", file, *OWN_PROCESSES)
+        return "ok: the command of its unit runs, by qemu; its other files are those of the package for this machine"
     need("dpkg", "adduser", "deb-systemd-helper", "openssl", "systemctl", "systemd-analyze", try_deb.SYSTEMD)
     isolated("try_deb.py", file)
     return None if is_static else f"ok, with a binary that is not static: the package depends on {depends}"
@@ -140,8 +169,29 @@ def image(file: Path, arch: str) -> str | None:
         if (seen["Digest"], seen["Architecture"]) != (entry["digest"], ARCHITECTURES[arch]):
             raise Failed(f"skopeo sees {seen}")
     runner(arch)
-    isolated("try_image.py", file, "--pid", "--fork", "--kill-child")
+    isolated("try_chroot.py", file, *OWN_PROCESSES)
     return None if elf(oci.program(files))[1] else f"TRIED WITH THE LIBRARIES OF THIS MACHINE: {NOT_STATIC}"
+
+
+def debian_python(arch: str, system: Path) -> tuple[list[str], str]:
+    """Debian's Python for another architecture, unpacked into a folder. Returns how it is run, and its version."""
+    need("apt-get", "dpkg-deb")
+    emulator = runner(arch)
+    # apt with lists and packages of its own: nothing of this machine's is read or changed but its sources.
+    state, cache = system / "apt/state", system / "apt/cache"
+    for folder in (state / "lists/partial", cache / "archives/partial"):
+        folder.mkdir(parents=True)
+    (state / "status").touch()
+    debian = ARCHITECTURES[arch]
+    options = [f"APT::Architecture={debian}", f"APT::Architectures::={debian}", "APT::Sandbox::User=root"]
+    options += [f"Dir::State={state}", f"Dir::State::status={state}/status", f"Dir::Cache={cache}"]
+    apt = ["apt-get", "-qq", *(f"--option={option}" for option in options)]
+    run(*apt, "update")
+    run(*apt, "install", "--yes", "--download-only", "--no-install-recommends", "python3")
+    for file in sorted(cache.glob("archives/*.deb")):
+        run("dpkg-deb", "--extract", file, system, quiet=True)
+    python = [*emulator, "-L", system, system / "usr/bin/python3"]
+    return python, run(*python, "-c", "import sys; print('%d.%d' % sys.version_info[:2])", quiet=True).strip()
 
 
 def wheel(file: Path, arch: str) -> None:
@@ -155,12 +205,16 @@ def wheel(file: Path, arch: str) -> None:
     tags = set(re.findall(r"^Tag: (.*)$", metadata, re.M))
     if tags != {f"cp310-abi3-manylinux_2_17_{arch}", f"cp310-abi3-manylinux2014_{arch}"} or elf(compiled)[0] != arch:
         raise Failed(f"tags {tags}, compiled for {elf(compiled)[0]}")
-    if arch != platform.machine():
-        raise Skipped("it is for another architecture: not installed; its tags and its ELF header are right")
     with tempfile.TemporaryDirectory() as folder:
         run(sys.executable, "-m", "venv", folder)
-        run(f"{folder}/bin/pip", "install", "--quiet", f"{file}[lab]")
-        print(run(f"{folder}/bin/python", "-c", WHEEL_TRIAL, quiet=True, cwd=folder), end="")
+        pip, python, environment = [f"{folder}/bin/pip", "install", "--quiet"], [f"{folder}/bin/python"], None
+        if arch != platform.machine():
+            python, version = debian_python(arch, Path(folder, "system"))
+            environment = os.environ | {"PYTHONPATH": f"{folder}/packages"}
+            platforms = [f"--platform=manylinux_2_{minor}_{arch}" for minor in range(17, 29)]
+            pip += [f"--target={folder}/packages", "--only-binary=:all:", f"--python-version={version}", f"--platform=manylinux2014_{arch}", *platforms]
+        run(*pip, f"{file}[lab]")
+        print(run(*python, "-c", WHEEL_TRIAL, quiet=True, cwd=folder, env=environment), end="")
 
 
 def sbom(file: Path, arch: str, root: Path) -> None:

@@ -47,9 +47,7 @@ fn engine(settings: &Settings, items: usize) -> (Engine, tempfile::TempDir) {
         let shown = ask(&engine, None, 1, &mut scratch);
         let reward = f64::from(u8::from(round % 3 == 0));
         let given = Feedback::of_item(&shown, None, reward);
-        runtime
-            .block_on(engine.feedback(&[given]))
-            .expect("learned");
+        runtime.block_on(engine.feedback(&given)).expect("learned");
     }
     (engine, folder)
 }

@@ -217,7 +217,7 @@ fn shown(engine: &Engine, scratch: &mut Scratch, draws: &mut Draws, user: usize)
 /// Sends a reward and waits until it is learned.
 async fn sent(engine: &Engine, (decision, reward): &(String, f64)) {
     let given = Feedback::of_item(decision, None, *reward);
-    engine.feedback(&[given]).await.expect("learned");
+    engine.feedback(&given).await.expect("learned");
 }
 
 /// Recommends while rewards come in: for some seconds, then during a whole fit, which forgetting a user makes

@@ -112,6 +112,14 @@ impl Refusal {
     pub fn within(self, list: &str, index: usize) -> Self {
         Refusal::At(format!("{list}[{index}]"), Box::new(self))
     }
+
+    /// The same refusal, as one of a request of one entry.
+    pub fn alone(self) -> Self {
+        match self {
+            Refusal::At(_, refusal) => *refusal,
+            refusal => refusal,
+        }
+    }
 }
 
 impl From<&StoreError> for Refusal {

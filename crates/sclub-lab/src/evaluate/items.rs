@@ -47,7 +47,7 @@ impl Items {
     /// The items of a file.
     pub fn read(path: &Path) -> Result<Self, LogError> {
         let mut items = Self::default();
-        each_line(path, |line| {
+        each_line(path, |_, line| {
             let item: ItemLine = serde_json::from_slice(line).map_err(|e| e.to_string())?;
             let description = Description {
                 title: item.title,

@@ -146,6 +146,8 @@ impl Line<'_> {
 
 /// A line, with numbers in place of names.
 struct Row {
+    /// The number of the line, from 1.
+    number: u64,
     /// The number of the decision, which all items of its list share.
     list: u64,
     user: u32,
@@ -165,7 +167,7 @@ struct LeftOut {
 
 pub(super) fn each_line(
     path: &Path,
-    mut take: impl FnMut(&[u8]) -> Result<(), String>,
+    mut take: impl FnMut(u64, &[u8]) -> Result<(), String>,
 ) -> Result<(), LogError> {
     let failed = |source| LogError::Io {
         path: path.to_owned(),
@@ -181,12 +183,31 @@ pub(super) fn each_line(
         if line.iter().all(u8::is_ascii_whitespace) {
             continue;
         }
-        take(line).map_err(|reason| LogError::Line {
+        take(number, line).map_err(|reason| LogError::Line {
             path: path.to_owned(),
             line: number,
             reason,
         })?;
     }
+}
+
+/// Checks that the log has each item shown once, and lists of one user each.
+fn check_unique(path: &Path, rows: &[Row]) -> Result<(), LogError> {
+    let same = |a: &Row, b: &Row| {
+        a.list == b.list && (a.shown.position == b.shown.position || a.user != b.user)
+    };
+    let Some(pair) = rows.windows(2).find(|pair| same(&pair[0], &pair[1])) else {
+        return Ok(());
+    };
+    Err(LogError::Line {
+        path: path.to_owned(),
+        line: pair[0].number.max(pair[1].number),
+        reason: format!(
+            "the decision is in line {} too; a log is one export of one server: logs of several servers cannot be one file, nor exports \
+             with lines in common",
+            pair[0].number.min(pair[1].number)
+        ),
+    })
 }
 
 impl Log {
@@ -201,7 +222,7 @@ impl Log {
         let mut sources = Sources::default();
         let mut rows: Vec<Row> = Vec::new();
         let mut left_out = LeftOut::default();
-        each_line(path, |line| {
+        each_line(path, |number, line| {
             let line: Line<'_> = serde_json::from_slice(line).map_err(|e| e.to_string())?;
             line.check()?;
             let item = known.find(&line.item, line.features)?;
@@ -223,6 +244,7 @@ impl Log {
                 _ => sources.add(line.candidates, line.catalogue),
             };
             rows.push(Row {
+                number,
                 list,
                 user: number_of(&mut users, &line.user),
                 shown: ShownItem {
@@ -238,6 +260,7 @@ impl Log {
             Ok(())
         })?;
         rows.sort_by_key(|row| (row.list, row.shown.position));
+        check_unique(path, &rows)?;
         let mut finder = Finder::new(&known, &sources);
         let mut log = Self {
             items: ItemSet::from_rows(known.dim.max(1), &known.rows)

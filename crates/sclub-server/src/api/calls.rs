@@ -84,11 +84,8 @@ pub(super) async fn answer_bytes(
         }
         Call::Feedback => {
             let request: FeedbackRequest<'_> = parse(&bytes)?;
-            let applied = engine.feedback(&[given(&request)?]).await?;
-            let answer = json(&FeedbackResponse {
-                applied: applied == [true],
-            });
-            Ok(with_warning(answer, engine))
+            let applied = engine.feedback(&given(&request)?).await?;
+            Ok(with_warning(json(&FeedbackResponse { applied }), engine))
         }
         Call::FeedbackBatch => learn_batch(app, engine, &bytes).await,
         Call::Other => Err(ApiError::internal()),
@@ -213,7 +210,7 @@ async fn learn_batch(app: &App, engine: &Engine, bytes: &[u8]) -> Result<Answer,
     if rewards > round.len() {
         check_batch(&app.settings, "feedback", rewards)?;
     }
-    let applied = engine.feedback(&round).await?;
+    let applied = engine.feedback_batch(&round).await?;
     engine.meters().fed_back(round.len() as u64);
     Ok(with_warning(
         json(&FeedbackBatchResponse { applied }),

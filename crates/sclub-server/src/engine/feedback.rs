@@ -173,11 +173,20 @@ pub(super) struct ListAnswer {
 }
 
 impl Engine {
+    /// Learns the rewards of a decision. Returns true if one of them was new.
+    ///
+    /// # Errors
+    /// If they are refused.
+    pub async fn feedback(&self, given: &Feedback<'_>) -> Result<bool, Refusal> {
+        let applied = self.feedback_batch(std::slice::from_ref(given)).await;
+        Ok(applied.map_err(Refusal::alone)?.contains(&true))
+    }
+
     /// Learns one round of rewards. Returns true for each entry with a reward that was new.
     ///
     /// # Errors
     /// If one of them is refused; then none is learned.
-    pub async fn feedback(&self, round: &[Feedback<'_>]) -> Result<Vec<bool>, Refusal> {
+    pub async fn feedback_batch(&self, round: &[Feedback<'_>]) -> Result<Vec<bool>, Refusal> {
         let mut entries = Vec::with_capacity(round.len());
         let answers = match self.shared.has_lists && !round.is_empty() {
             false => {
@@ -222,10 +231,7 @@ impl Engine {
     ) -> Result<(), Refusal> {
         for (entry, given) in round.iter().enumerate() {
             self.open_decision(entry, given, &mut take)
-                .map_err(|refusal| match round.len() {
-                    1 => refusal,
-                    _ => refusal.within("feedback", entry),
-                })?;
+                .map_err(|refusal| refusal.within("feedback", entry))?;
         }
         Ok(())
     }
@@ -399,14 +405,7 @@ pub(super) fn prepare_round(
     ahead: &mut Ahead,
     round: Round,
 ) -> Result<(Option<Event>, Done), Refusal> {
-    let is_alone = match &round {
-        Round::Items(answers) => answers.iter().all(|answer| answer.entry == 0),
-        Round::Lists(answers) => answers.iter().all(|answer| answer.entry == 0),
-    };
-    let within = |refusal: Refusal, entry: usize| match is_alone {
-        true => refusal,
-        false => refusal.within("feedback", entry),
-    };
+    let within = |refusal: Refusal, entry: usize| refusal.within("feedback", entry);
     let is_idle = matches!(&round, Round::Items(answers) if answers.is_empty());
     let Selected {
         event,

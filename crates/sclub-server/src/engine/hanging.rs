@@ -126,7 +126,7 @@ mod tests {
         assert_eq!(engine.upsert(vec![item]).await, Ok(1));
         let asked = RecommendQuery::new("u", 1);
         let shown = engine.recommend(&asked, &mut Scratch::default()).unwrap();
-        let click = [Feedback::of_item(&shown.decision, Some("a"), 1.0)];
+        let click = Feedback::of_item(&shown.decision, Some("a"), 1.0);
 
         faults.hang("log");
         let waiting = engine.feedback(&click);
@@ -159,7 +159,7 @@ mod tests {
             sleep(Duration::from_millis(2)).await;
         }
         // At once, before the next look.
-        assert_eq!(engine.feedback(&click).await, Ok(vec![false]));
+        assert_eq!(engine.feedback(&click).await, Ok(false));
         assert_eq!(engine.state().rewards().0, 1);
     }
 }

@@ -124,8 +124,7 @@ impl Bench {
         reward: f64,
     ) -> Result<bool, Refusal> {
         let given = Feedback::of_item(decision, item, reward);
-        let applied = self.runtime.block_on(self.engine.feedback(&[given]))?;
-        Ok(applied[0])
+        self.runtime.block_on(self.engine.feedback(&given))
     }
 
     /// Some rounds of a user.

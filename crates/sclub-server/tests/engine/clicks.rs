@@ -23,8 +23,8 @@ fn rewards(bench: &Bench) -> BTreeMap<String, (Option<f64>, bool)> {
     all
 }
 
-fn send(bench: &Bench, feedback: Feedback<'_>) -> Result<Vec<bool>, Refusal> {
-    bench.runtime.block_on(bench.engine.feedback(&[feedback]))
+fn send(bench: &Bench, feedback: Feedback<'_>) -> Result<bool, Refusal> {
+    bench.runtime.block_on(bench.engine.feedback(&feedback))
 }
 
 fn estimate(engine: &Engine, user: &str) -> Vec<f64> {
@@ -52,8 +52,8 @@ fn others_get_the_reward_that_is_given_for_them() {
     let shown = bench.recommend("u", 3).unwrap();
     let items = names(&shown);
     let click = Feedback::of_item(&shown.decision, Some(items[1]), 1.0).with_others(0.0);
-    assert_eq!(send(&bench, click), Ok(vec![true]));
-    assert_eq!(send(&bench, click), Ok(vec![false]), "it counts once");
+    assert_eq!(send(&bench, click), Ok(true));
+    assert_eq!(send(&bench, click), Ok(false), "it counts once");
     let sent = |reward| (Some(reward), false);
     let assumed = (Some(0.0), true);
     let all = rewards(&bench);
@@ -68,10 +68,10 @@ fn others_get_the_reward_that_is_given_for_them() {
 
     // A second click replaces what was assumed, in the same way or alone.
     let second = Feedback::of_item(&shown.decision, Some(items[2]), 0.5).with_others(0.0);
-    assert_eq!(send(&bench, second), Ok(vec![true]));
-    assert_eq!(send(&bench, second), Ok(vec![false]));
+    assert_eq!(send(&bench, second), Ok(true));
+    assert_eq!(send(&bench, second), Ok(false));
     let first = Feedback::of_item(&shown.decision, Some(items[1]), 0.0);
-    assert_eq!(send(&bench, first), Ok(vec![false]), "that was sent");
+    assert_eq!(send(&bench, first), Ok(false), "that was sent");
     let all = rewards(&bench);
     assert_eq!(
         (all[items[0]], all[items[1]], all[items[2]]),
@@ -84,7 +84,7 @@ fn others_get_the_reward_that_is_given_for_them() {
     let again = other.recommend("u", 3).unwrap();
     for (item, reward) in [(0, 0.0), (1, 1.0), (2, 0.5)] {
         let one = Feedback::of_item(&again.decision, Some(items[item]), reward);
-        assert_eq!(send(&other, one), Ok(vec![true]));
+        assert_eq!(send(&other, one), Ok(true));
     }
     let pairs = estimate(&bench.engine, "u").into_iter();
     for (a, b) in pairs.zip(estimate(&other.engine, "u")) {
@@ -97,7 +97,7 @@ fn nothing_was_clicked_and_rewards_of_the_first_items() {
     let bench = Bench::with_items(Env::real(), &of("linucb-ind"));
     let shown = bench.recommend("u", 3).unwrap();
     let none = Feedback::of_list(&shown.decision, &[]).with_others(0.0);
-    assert_eq!(send(&bench, none), Ok(vec![true]));
+    assert_eq!(send(&bench, none), Ok(true));
     assert!(
         rewards(&bench)
             .values()
@@ -108,7 +108,7 @@ fn nothing_was_clicked_and_rewards_of_the_first_items() {
     let empty = Feedback::of_list(&shown.decision, &[]);
     assert!(send(&bench, empty).is_err());
     let first = Feedback::of_list(&shown.decision, &[0.25, 1.0]).with_others(0.0);
-    assert_eq!(send(&bench, first), Ok(vec![true]));
+    assert_eq!(send(&bench, first), Ok(true));
     assert_eq!(bench.engine.state().rewards(), (3, 1.25));
     // In a batch, a reward that is sent counts in place of one that is assumed, in either order.
     for is_first in [true, false] {
@@ -122,7 +122,7 @@ fn nothing_was_clicked_and_rewards_of_the_first_items() {
             batch.reverse();
         }
         let before = bench.engine.state().rewards();
-        let done = bench.runtime.block_on(bench.engine.feedback(&batch));
+        let done = bench.runtime.block_on(bench.engine.feedback_batch(&batch));
         assert_eq!(done, Ok(vec![true, true]));
         let after = bench.engine.state().rewards();
         assert_eq!((after.0 - before.0, after.1 - before.1), (2, 2.0));
@@ -138,10 +138,10 @@ fn a_policy_that_cannot_correct_takes_others_as_they_are() {
     let shown = bench.recommend("u", 2).unwrap();
     let items = names(&shown);
     let click = Feedback::of_item(&shown.decision, Some(items[0]), 1.0).with_others(0.0);
-    assert_eq!(send(&bench, click), Ok(vec![true]));
+    assert_eq!(send(&bench, click), Ok(true));
     assert_eq!(rewards(&bench)[items[1]], (Some(0.0), false));
     let second = Feedback::of_item(&shown.decision, Some(items[1]), 1.0);
-    assert_eq!(send(&bench, second), Ok(vec![false]));
+    assert_eq!(send(&bench, second), Ok(false));
     a_click_beats_others_in_a_batch(&bench);
 }
 
@@ -163,7 +163,7 @@ fn a_click_beats_others_in_a_batch(bench: &Bench) {
         ];
         let batch = order.map(|place| all[place]);
         let before = bench.engine.state().rewards();
-        let done = bench.runtime.block_on(bench.engine.feedback(&batch));
+        let done = bench.runtime.block_on(bench.engine.feedback_batch(&batch));
         let done = done.unwrap();
         // Of rewards for others the first counts.
         let of_others = if order == [2, 1, 0] || order == [1, 2, 0] {
@@ -213,7 +213,7 @@ fn unanswered_items_get_their_reward_and_a_late_click_replaces_it() {
     );
     let items = names(&shown);
     let early = Feedback::of_item(&shown.decision, Some(items[0]), 1.0);
-    assert_eq!(send(&bench, early), Ok(vec![true]));
+    assert_eq!(send(&bench, early), Ok(true));
     // The server is started again while the others wait.
     bench = Bench::at(bench.close(), Env::real(), &patient);
     assert_eq!(bench.engine.unanswered(), 2);
@@ -222,8 +222,8 @@ fn unanswered_items_get_their_reward_and_a_late_click_replaces_it() {
     assert_eq!(bench.engine.unanswered(), 0);
     assert_eq!(bench.engine.state().rewards(), (5, 1.0));
     let late = Feedback::of_item(&other.decision, Some(&other.items[2].0), 1.0);
-    assert_eq!(send(&bench, late), Ok(vec![true]));
-    assert_eq!(send(&bench, late), Ok(vec![false]));
+    assert_eq!(send(&bench, late), Ok(true));
+    assert_eq!(send(&bench, late), Ok(false));
     assert_eq!(bench.engine.state().rewards(), (5, 2.0));
     let since_start = ["sclub_rewards_total", "sclub_rewards_assumed_total"];
     assert_eq!(since_start.map(|name| counted(&bench, name)), [4, 4]);
@@ -260,9 +260,9 @@ fn all_decisions_without_a_reward_wait_again_after_a_crash() {
     }
     let answered = [1, ITEMS].map(|k| bench.recommend("v", k).unwrap());
     let all = Feedback::of_list(&answered[0].decision, &[1.0]);
-    assert_eq!(send(&bench, all), Ok(vec![true]));
+    assert_eq!(send(&bench, all), Ok(true));
     let one = Feedback::of_item(&answered[1].decision, None, 1.0);
-    assert_eq!(send(&bench, one), Ok(vec![true]));
+    assert_eq!(send(&bench, one), Ok(true));
     // The decisions are in the journal then.
     bench.runtime.block_on(bench.engine.compact()).unwrap();
     let again = bench.crash();
@@ -396,7 +396,7 @@ fn no_warning_before_the_first_assumed_rewards() {
     // Assumed ones that are the same as those that are sent say nothing either.
     let shown = bench.recommend("u", 2).unwrap();
     let click = Feedback::of_item(&shown.decision, None, 1.0).with_others(1.0);
-    assert_eq!(send(&bench, click), Ok(vec![true]));
+    assert_eq!(send(&bench, click), Ok(true));
     let warning = bench.engine.reward_warning().unwrap();
     assert!(
         warning.starts_with("all 152 rewards so far are 1, assumed ones included:"),

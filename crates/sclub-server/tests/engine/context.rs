@@ -144,8 +144,7 @@ fn the_rewards_of_a_list_are_one_round() {
     let shown = bench.recommend("u", 3).unwrap();
     let give = |rewards: &[f64]| {
         let given = Feedback::of_list(&shown.decision, rewards);
-        let applied = bench.runtime.block_on(bench.engine.feedback(&[given]));
-        applied.map(|applied| applied[0])
+        bench.runtime.block_on(bench.engine.feedback(&given))
     };
     let refused = give(&[0.0, 1.0, 2.0]).unwrap_err().to_string();
     assert!(refused.contains("the reward is 2"), "{refused}");

@@ -119,7 +119,7 @@ fn decisions_of_another_copy_are_refused() {
     // In a batch the error has the index.
     let given = [&own, &learned_on]
         .map(|decision| sclub_server::engine::Feedback::of_item(decision, None, 1.0));
-    let refused = copy.runtime.block_on(copy.engine.feedback(&given));
+    let refused = copy.runtime.block_on(copy.engine.feedback_batch(&given));
     let expected = Refusal::OtherCopy.within("feedback", 1);
     assert_eq!(refused, Err(expected));
     // Each accepts its own decisions, and those made before the copy was taken.

@@ -287,7 +287,7 @@ fn a_late_click_corrects_the_counts_of_its_arm() {
     let first = Feedback::of_item(&shown.decision, None, 1.0).with_others(0.0);
     bench
         .runtime
-        .block_on(bench.engine.feedback(&[first]))
+        .block_on(bench.engine.feedback(&first))
         .unwrap();
     let sums = |bench: &Bench| {
         let arms = running(bench).arms;
@@ -319,8 +319,8 @@ fn a_late_click_corrects_the_counts_of_its_arm() {
 fn click_on_first(bench: &Bench, user: &str) -> Recommended {
     let shown = bench.recommend(user, 3).unwrap();
     let first = Feedback::of_item(&shown.decision, None, 1.0).with_others(0.0);
-    let applied = bench.runtime.block_on(bench.engine.feedback(&[first]));
-    assert_eq!(applied, Ok(vec![true]));
+    let applied = bench.runtime.block_on(bench.engine.feedback(&first));
+    assert_eq!(applied, Ok(true));
     shown
 }
 
@@ -383,8 +383,8 @@ fn a_late_click_is_learned_by_the_winner_whatever_it_has_learned_before() {
         assert_eq!(rounds() - before, u64::from(!is_correction), "{place}");
         // Rewards for others do not replace assumed ones.
         let others = Feedback::of_list(&shown.decision, &[]).with_others(0.5);
-        let applied = bench.runtime.block_on(bench.engine.feedback(&[others]));
-        assert_eq!(applied, Ok(vec![false]), "{place}");
+        let applied = bench.runtime.block_on(bench.engine.feedback(&others));
+        assert_eq!(applied, Ok(false), "{place}");
         bench.settle();
         assert_eq!(bench.crash().hash(), bench.hash(), "{place}");
         bench.compact();

@@ -57,7 +57,7 @@ fn play(settings: &Settings, steps: Vec<Step>) -> Result<u64, TestCaseError> {
                     .map(|shown| Feedback::of_item(&shown.decision, None, 1.0))
                     .collect();
                 if !round.is_empty() {
-                    let applied = bench.runtime.block_on(bench.engine.feedback(&round));
+                    let applied = bench.runtime.block_on(bench.engine.feedback_batch(&round));
                     prop_assert_eq!(applied, Ok(vec![true; round.len()]));
                 }
             }

@@ -102,10 +102,16 @@ fn a_decision_of_another_copy_is_a_conflict() {
     assert_eq!(service.feedback(&decision), (409, json!("other_copy")));
     let [own, other] =
         [&service.decide(), &decision].map(|decision| json!({"decision": decision, "reward": 1.0}));
-    let body = json!({"feedback": [own, other]});
-    let (status, answer) = service.call("POST", "/v1/feedback/batch", &body);
-    assert_eq!(status, 409, "{answer}");
-    assert_eq!(answer["error"]["field"], "feedback[1].decision");
+    // The field has the place of the entry in any batch.
+    for (batch, field) in [
+        (json!([own, other]), "feedback[1].decision"),
+        (json!([other]), "feedback[0].decision"),
+    ] {
+        let body = json!({"feedback": batch});
+        let (status, answer) = service.call("POST", "/v1/feedback/batch", &body);
+        assert_eq!(status, 409, "{answer}");
+        assert_eq!(answer["error"]["field"], field);
+    }
     assert_eq!(copy.feedback(&decision), (200, Value::Null));
 }
 

@@ -44,7 +44,7 @@ fn bench(settings: &Settings) -> Bench {
 }
 
 fn give(bench: &Bench, round: &[Feedback<'_>]) -> Result<Vec<bool>, Refusal> {
-    bench.runtime.block_on(bench.engine.feedback(round))
+    bench.runtime.block_on(bench.engine.feedback_batch(round))
 }
 
 /// The features of the items, as [`Bench::with_items`] puts them.

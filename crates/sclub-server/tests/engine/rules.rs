@@ -196,7 +196,7 @@ fn of_a_batch_only_the_decision_of_the_forgotten_user_is_refused() {
             .iter()
             .map(|shown| Feedback::of_item(&shown.decision, None, 1.0))
             .collect();
-        bench.runtime.block_on(bench.engine.feedback(&round))
+        bench.runtime.block_on(bench.engine.feedback_batch(&round))
     };
     let before = together(&bench);
     assert_eq!(bench.forget("u"), Ok(false));

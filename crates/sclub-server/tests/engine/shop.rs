@@ -92,7 +92,7 @@ fn play(settings: &Settings, sent: Sent, seed: u64) -> (f64, f64) {
             }
         }
         if !batch.is_empty() {
-            let learned = bench.runtime.block_on(bench.engine.feedback(&batch));
+            let learned = bench.runtime.block_on(bench.engine.feedback_batch(&batch));
             assert_eq!(learned, Ok(vec![true; batch.len()]));
         }
     }

@@ -371,7 +371,7 @@ impl World {
                 .map(|number| state.assumed().get(number).is_some())
                 .collect()
         };
-        let answered = engine.feedback(&given).await;
+        let answered = engine.feedback_batch(&given).await;
         if self.disk.is_down() {
             return Reply::Refused(Why::Unknown);
         }
@@ -499,7 +499,7 @@ impl World {
             }
         };
         let given = Feedback::of_item(text, item, reward);
-        if engine.feedback(&[given]).await.is_ok() {
+        if engine.feedback(&given).await.is_ok() {
             self.violation(format!("{invalid:?} was accepted"));
         }
         Reply::Done

@@ -37,7 +37,7 @@ pub fn served() -> (TempDir, TempDir) {
         for round in 0..rounds {
             let decision = decide(&format!("user-{}", round % 3));
             let given = Feedback::of_item(&decision, None, 0.5);
-            runtime.block_on(engine.feedback(&[given])).unwrap();
+            runtime.block_on(engine.feedback(&given)).unwrap();
         }
         runtime.block_on(engine.export(&mut Vec::new())).unwrap();
     };

@@ -63,6 +63,26 @@ fn a_log_is_read_in_the_order_of_its_decisions() {
     }
 }
 
+#[test]
+fn a_decision_is_in_a_log_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let second = |number: u64, user: &str, position: u32| {
+        let line = line(number, user, "y", r#""features":[0,1]"#);
+        line.replace("\"position\":0", &format!("\"position\":{position}"))
+    };
+    let first = line(10, "u", "x", r#""features":[1,0]"#);
+    for again in [first.clone(), second(10, "v", 0), second(11, "v", 1)] {
+        let lines = [first.clone(), second(12, "u", 0), again];
+        let error = read(folder.path(), &lines, None).unwrap_err().to_string();
+        assert!(
+            error.contains("line 3: the decision is in line 1 too"),
+            "{error}"
+        );
+    }
+    let log = read(folder.path(), &[first, second(11, "u", 1)], None).unwrap();
+    assert_eq!((log.rounds.len(), log.shown.len()), (1, 2));
+}
+
 /// Lines with three items of a filter's field, in the form of the export.
 fn line(decision: u64, user: &str, item: &str, rest: &str) -> String {
     format!(

@@ -208,7 +208,7 @@ pub(super) fn error_of(answer: &HttpAnswer) -> Option<ApiError> {
     })
 }
 
-/// `feedback[1].reward` of a share is, say, `feedback[7].reward` of the batch. A share of one entry has no place.
+/// `feedback[1].reward` of a share is, say, `feedback[7].reward` of the batch.
 fn moved_field(field: &str, share: &Share<'_>, list: &str) -> String {
     let rest = field
         .strip_prefix(list)
@@ -222,9 +222,6 @@ fn moved_field(field: &str, share: &Share<'_>, list: &str) -> String {
             let place = share.places.get(place).copied().unwrap_or(place);
             format!("{list}[{place}]{rest}")
         }
-        None => match share.places[..] {
-            [place] => format!("{list}[{place}].{field}"),
-            _ => field.to_owned(),
-        },
+        None => field.to_owned(),
     }
 }

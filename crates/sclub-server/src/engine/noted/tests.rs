@@ -56,8 +56,8 @@ impl Bench {
         shown.unwrap()
     }
 
-    fn send(&self, feedback: Feedback<'_>) -> Result<Vec<bool>, Refusal> {
-        self.runtime.block_on(self.engine.feedback(&[feedback]))
+    fn send(&self, feedback: Feedback<'_>) -> Result<bool, Refusal> {
+        self.runtime.block_on(self.engine.feedback(&feedback))
     }
 
     /// The rewards that are counted, once the journal is written.
@@ -84,17 +84,17 @@ fn a_replaced_reward_counts_by_the_difference_to_the_assumed_one() {
     let [first, second] = ["u", "v"].map(|user| bench.show(user));
     for shown in [&first, &second] {
         let click = Feedback::of_item(&shown.decision, Some("a"), 1.0).with_others(0.5);
-        assert_eq!(bench.send(click), Ok(vec![true]));
+        assert_eq!(bench.send(click), Ok(true));
     }
     assert_eq!(bench.written(), [(2, 2.0), (2, 1.0)]);
     let late = Feedback::of_item(&first.decision, Some("b"), 1.0);
-    assert_eq!(bench.send(late), Ok(vec![true]));
+    assert_eq!(bench.send(late), Ok(true));
     assert_eq!(bench.written(), [(2, 2.0), (2, 1.5)]);
     assert!(lock(&bench.engine.shared.replaced).is_empty());
     // The server is killed before the next one is in the journal.
     faults.refuse_writes("journal");
     let late = Feedback::of_item(&second.decision, Some("b"), 0.0);
-    assert_eq!(bench.send(late), Ok(vec![true]));
+    assert_eq!(bench.send(late), Ok(true));
     let killed = copy_of(folder.path());
     let other = Settings {
         unanswered: Some(0.25),
@@ -209,12 +209,12 @@ fn a_node_counts_what_it_has_logged_without_an_answer() {
     assert!(matches!(bench.send(click), Err(Refusal::Unknown(_))));
     log.is_silent.store(false, Ordering::SeqCst);
     lead(&bench, &log);
-    assert_eq!(bench.send(click), Ok(vec![false]));
+    assert_eq!(bench.send(click), Ok(false));
     assert_eq!(bench.rewards(), [(1, 1.0), (1, 0.5)]);
     let metrics = bench.engine.render_metrics();
     assert!(metrics.contains("sclub_rewards_total 2\n"), "{metrics}");
     let late = Feedback::of_item(&shown.decision, Some("b"), 1.0);
-    assert_eq!(bench.send(late), Ok(vec![true]));
+    assert_eq!(bench.send(late), Ok(true));
     assert_eq!(bench.rewards(), [(1, 1.0), (1, 1.0)]);
     // Another node does not count them once more.
     let other = node(&folders[1], &log, &identity);

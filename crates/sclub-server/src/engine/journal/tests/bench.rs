@@ -99,8 +99,8 @@ impl Bench {
     }
 
     pub fn send(&self, feedback: Feedback<'_>) {
-        let sent = self.runtime.block_on(self.engine.feedback(&[feedback]));
-        assert_eq!(sent, Ok(vec![true]));
+        let sent = self.runtime.block_on(self.engine.feedback(&feedback));
+        assert_eq!(sent, Ok(true));
     }
 
     /// Shows both items to a user, and sends a reward of 1 for `a` and of 0 for `b`.
