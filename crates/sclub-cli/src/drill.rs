@@ -27,8 +27,12 @@ use crate::serve::KEYS;
 /// The maximum number of starts of the copy. A fit that was due at the backup takes effect after a start, and changes the hash.
 const MAX_STARTS: usize = 5;
 
-/// The number of backups of a running server, or of a group of a cluster, that are taken until none of its events came in between.
+/// The number of backups of a running server, or of a group of a cluster, that are taken until one has no snapshot that is newer than the
+/// hash of the source.
 pub const MAX_BACKUPS: usize = 3;
+
+/// The reason for no comparison if it is so every time.
+pub const NEWER_SNAPSHOT: &str = "it wrote a snapshot during each backup";
 
 /// The time to remove the throwaway folder of a drill that is interrupted.
 const MAX_REMOVAL: Duration = Duration::from_secs(5);
@@ -76,8 +80,8 @@ struct Drill {
     export_lines: u64,
     /// The hash of the state, of the files of the copy and of the copy that was served.
     hash: String,
-    /// The hash of the source; `None` if there is no source, or it has learned meanwhile.
-    source_hash: Option<String>,
+    #[serde(flatten)]
+    compared: Compared,
     seconds: Seconds,
 }
 
@@ -92,9 +96,69 @@ struct Seconds {
 
 /// A state, by what two copies of it have in common.
 #[derive(Debug, PartialEq)]
-struct Known {
-    events: u64,
-    hash: String,
+pub struct Known {
+    pub events: u64,
+    pub hash: String,
+}
+
+/// The comparison of a backup with its source. The source may go on learning: its state before the backup is compared with that of
+/// the backup after the same event.
+#[derive(Debug, Serialize)]
+pub struct Compared {
+    source_events: Option<u64>,
+    source_hash: Option<String>,
+    /// The reason why there is no hash.
+    not_compared: Option<&'static str>,
+}
+
+impl Compared {
+    /// No comparison, for a reason.
+    pub fn not(reason: &'static str) -> Self {
+        Self {
+            source_events: None,
+            source_hash: None,
+            not_compared: Some(reason),
+        }
+    }
+
+    /// Compares a source with a data folder that its backup was restored into; `None` if the backup has a newer snapshot.
+    pub fn with(group: &str, source: Known, data: &Path, events: u64) -> Result<Option<Self>> {
+        if source.events > events {
+            bail!(
+                "{group}the source has {} events, and the backup has {events}",
+                source.events
+            );
+        }
+        let hash = engine::hash_at(&Env::reading(data), data, source.events).map_err(explained)?;
+        let Some(hash) = hash else {
+            return Ok(None);
+        };
+        same(
+            &format!("{group}the source"),
+            &source.hash,
+            "the backup",
+            &hash,
+        )?;
+        Ok(Some(Self {
+            source_events: Some(source.events),
+            source_hash: Some(source.hash),
+            not_compared: None,
+        }))
+    }
+
+    /// Says of what the hash of a backup is, which has some events and these copies.
+    pub fn text(&self, events: u64, copies: &str) -> String {
+        match (self.source_events, self.not_compared) {
+            (Some(at), _) if at == events => format!("the same in the source, {copies}"),
+            (Some(at), _) => {
+                format!("the same {copies}; after event {at} the same in the source")
+            }
+            (None, reason) => format!(
+                "the same {copies}; not compared with the source: {}",
+                reason.unwrap_or_default()
+            ),
+        }
+    }
 }
 
 /// The flags of a drill.
@@ -258,19 +322,15 @@ fn text(drill: &Drill) -> String {
         verify,
         serve,
     } = drill.seconds;
-    let source = match drill.source_hash {
-        Some(_) => "the same in the source, in the files of the copy, and in the copy as served",
-        None => {
-            "the same in the files of the copy and in the copy as served; not compared with a source"
-        }
-    };
+    let copies = "in the files of the copy, and in the copy as served";
+    let compared = drill.compared.text(drill.events, copies);
     format!(
         "the backup can be restored\n\
          backup    {} bytes, {backup:.1} s\n\
          restore   every checksum is right, {restore:.1} s\n\
          verify    {} events, {} rounds, {} users, {} clusters, {verify:.1} s\n\
          serve     {} items, {} lines of export, {serve:.1} s\n\
-         hash      {}, {source}",
+         hash      {}, {compared}",
         drill.bytes,
         drill.events,
         drill.rounds,
@@ -284,25 +344,37 @@ fn text(drill: &Drill) -> String {
 
 fn run(args: &BackupArgs, scratch: &Path) -> Result<Drill> {
     let mut seconds = Seconds::default();
-    let begun = Instant::now();
-    let (file, source) = backup(args, scratch)?;
-    seconds.backup = begun.elapsed().as_secs_f64();
-    let cannot_read = || format!("cannot read {}", file.display());
-    let bytes = std::fs::metadata(&file).with_context(cannot_read)?.len();
-
-    let begun = Instant::now();
     let copy = scratch.join("copy");
-    let opened = File::open(&file).with_context(cannot_read)?;
-    let mut opened = io::BufReader::with_capacity(1 << 20, opened);
-    engine::restore(&Env::real(), &mut opened, &copy).context("the backup cannot be restored")?;
-    seconds.restore = begun.elapsed().as_secs_f64();
+    let mut tries = 0;
+    let (bytes, first, compared) = loop {
+        tries += 1;
+        let begun = Instant::now();
+        let (file, source) = backup(args, scratch)?;
+        seconds.backup = begun.elapsed().as_secs_f64();
+        let cannot_read = || format!("cannot read {}", file.display());
+        let bytes = std::fs::metadata(&file).with_context(cannot_read)?.len();
 
-    let begun = Instant::now();
-    let first = verify(&copy)?;
-    seconds.verify = begun.elapsed().as_secs_f64();
-    let source_hash = match source {
-        Some(source) => compare("", (source.events, source.hash), first.events, &first.hash)?,
-        None => None,
+        let begun = Instant::now();
+        let opened = File::open(&file).with_context(cannot_read)?;
+        let mut opened = io::BufReader::with_capacity(1 << 20, opened);
+        engine::restore(&Env::real(), &mut opened, &copy)
+            .context("the backup cannot be restored")?;
+        seconds.restore = begun.elapsed().as_secs_f64();
+
+        let begun = Instant::now();
+        let first = verify(&copy)?;
+        let compared = match source {
+            Some(source) => Compared::with("", source, &copy, first.events)?,
+            None => Some(Compared::not("a file was given")),
+        };
+        seconds.verify = begun.elapsed().as_secs_f64();
+        match compared {
+            Some(compared) => break (bytes, first, compared),
+            None if tries == MAX_BACKUPS => {
+                break (bytes, first, Compared::not(NEWER_SNAPSHOT));
+            }
+            None => std::fs::remove_dir_all(&copy).context("cannot remove a copy")?,
+        }
     };
 
     let begun = Instant::now();
@@ -340,33 +412,9 @@ fn run(args: &BackupArgs, scratch: &Path) -> Result<Drill> {
         items: served.items,
         export_lines: served.export_lines,
         hash: first.hash,
-        source_hash,
+        compared,
         seconds,
     })
-}
-
-/// Compares a source, by its number of events and its hash, with its backup. Returns the hash, or `None` if the backup has an event
-/// more: one was written to the log, and was not yet part of the state.
-pub fn compare(
-    group: &str,
-    source: (u64, String),
-    events: u64,
-    hash: &str,
-) -> Result<Option<String>> {
-    let (at, of_source) = source;
-    if at > events {
-        bail!("{group}the source has {at} events, and the backup has {events}");
-    }
-    if at < events {
-        return Ok(None);
-    }
-    same(
-        &format!("{group}the source"),
-        &of_source,
-        "the backup",
-        hash,
-    )?;
-    Ok(Some(of_source))
 }
 
 /// Compares two hashes.
@@ -383,7 +431,7 @@ fn verify(data: &Path) -> Result<Verified> {
         .context("the restored folder is damaged")
 }
 
-/// The file of the backup, which is taken first unless it is given, and the state of its source.
+/// The file of the backup, which is taken first unless it is given, and the state of its source before.
 fn backup(args: &BackupArgs, scratch: &Path) -> Result<(PathBuf, Option<Known>)> {
     if let Some(from) = &args.source.from {
         return Ok((from.clone(), None));
@@ -404,14 +452,9 @@ fn backup(args: &BackupArgs, scratch: &Path) -> Result<(PathBuf, Option<Known>)>
     }
     let remote = Remote::new(args.source.url.as_deref().unwrap_or_default(), &args.trust)?;
     left_out::tell_of_server(&remote, "is tried", "sclub backup --drill");
-    for _ in 0..MAX_BACKUPS {
-        let before = known(&remote)?;
-        download(&remote, "/v1/admin/backup", &file, args.quiet)?;
-        if known(&remote)? == before {
-            return Ok((file, Some(before)));
-        }
-    }
-    Ok((file, None))
+    let source = known(&remote)?;
+    download(&remote, "/v1/admin/backup", &file, args.quiet)?;
+    Ok((file, Some(source)))
 }
 
 /// The state of a running server.

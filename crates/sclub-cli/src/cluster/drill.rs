@@ -19,7 +19,8 @@ use super::keep::{self, Contents};
 use super::up::{MAX_START, find_server, quoted};
 use super::{LinkArgs, runtime};
 use crate::drill::{
-    DrillArgs, MAX_BACKUPS, Process, Unfinished, compare, get, same, secret, serve_copy,
+    Compared, DrillArgs, Known, MAX_BACKUPS, NEWER_SNAPSHOT, Process, Unfinished, get, same,
+    secret, serve_copy,
 };
 use crate::files::create_private;
 
@@ -59,8 +60,8 @@ struct Tried {
     events: u64,
     /// The hash of the state, of the backup and of the copy that was served.
     hash: String,
-    /// The hash of the source; `None` if there is no source, or it has learned meanwhile.
-    source_hash: Option<String>,
+    #[serde(flatten)]
+    compared: Compared,
 }
 
 /// The time that each step took.
@@ -88,11 +89,9 @@ fn text(drill: &Drill) -> String {
         serve,
     } = drill.seconds;
     let groups = drill.groups.iter().map(|(group, tried)| {
-        let source = match tried.source_hash {
-            Some(_) => "the same in the source, in the backup, and in the copy as served",
-            None => "the same in the backup and in the copy as served; not compared with a source",
-        };
-        format!("\n{group:<9} {}, {source}", tried.hash)
+        let copies = "in the backup, and in the copy as served";
+        let compared = tried.compared.text(tried.events, copies);
+        format!("\n{group:<9} {}, {compared}", tried.hash)
     });
     format!(
         "the backup can be restored\n\
@@ -123,13 +122,13 @@ fn run(
     let mut seconds = Seconds::default();
 
     let begun = Instant::now();
-    let (folder, sources) = match source {
+    let (folder, mut compared) = match source {
         Source::Folder(folder) => (folder.to_owned(), BTreeMap::new()),
         Source::Cluster(link, out) => {
             let own = scratch.join("backup");
             let out = out.map_or(own, Path::to_owned);
-            let sources = runtime.block_on(take(link, &out, unfinished))?;
-            (out, sources)
+            let compared = runtime.block_on(take(link, &out, scratch, unfinished))?;
+            (out, compared)
         }
     };
     seconds.backup = begun.elapsed().as_secs_f64();
@@ -151,15 +150,11 @@ fn run(
     let begun = Instant::now();
     let mut groups = BTreeMap::new();
     for (group, restored) in &contents.states {
-        let (events, hash) = (restored.state.events(), restored.state.hash());
-        let source_hash = match sources.get(group) {
-            Some(source) => compare(&format!("{group}: "), source.clone(), events, &hash)?,
-            None => None,
-        };
+        let none = || Compared::not("a folder was given");
         let tried = Tried {
-            events,
-            hash,
-            source_hash,
+            events: restored.state.events(),
+            hash: restored.state.hash(),
+            compared: compared.remove(group).unwrap_or_else(none),
         };
         groups.insert(group.clone(), tried);
     }
@@ -180,31 +175,44 @@ fn run(
     })
 }
 
-/// Takes a backup, of each group again if it has changed meanwhile. Returns the state of those that have not in the last one.
+/// Takes a backup, and compares each group with its owner. Returns the comparisons.
 async fn take(
     link: &LinkArgs,
     out: &Path,
+    scratch: &Path,
     unfinished: &Unfinished,
-) -> Result<BTreeMap<String, (u64, String)>> {
+) -> Result<BTreeMap<String, Compared>> {
     let (bus, cluster) = link.join().await?;
     keep::prepare(out)?;
-    let (mut last, mut sources) = (BTreeMap::new(), BTreeMap::new());
+    let (mut last, mut compared) = (BTreeMap::new(), BTreeMap::new());
     for (index, group) in Cluster::streams(cluster.partitions).into_iter().enumerate() {
-        unfinished.add(keep::file_of(out, &group));
+        let file = keep::file_of(out, &group);
+        unfinished.add(file.clone());
+        let mut result = None;
         for _ in 0..MAX_BACKUPS {
-            let before = hash_of_group(&*bus, index, &group).await;
+            let source = hash_of_group(&*bus, index, &group).await;
             last.insert(group.clone(), keep::write(&*bus, &group, out).await?);
-            let after = hash_of_group(&*bus, index, &group).await;
-            if let Some(known) = before.filter(|known| after.as_ref() == Some(known)) {
-                sources.insert(group, known);
+            let Some((events, hash)) = source else {
+                result = Some(Compared::not("its node did not answer in time"));
+                break;
+            };
+            let source = Known { events, hash };
+            result = keep::restore_group(&file, scratch, |data, restored| {
+                Compared::with(&format!("{group}: "), source, data, restored.state.events())
+            })?;
+            if result.is_some() {
                 break;
             }
         }
+        compared.insert(
+            group,
+            result.unwrap_or_else(|| Compared::not(NEWER_SNAPSHOT)),
+        );
     }
     unfinished.add(out.join(keep::INDEX));
     keep::finish(cluster, last, out)?;
     unfinished.complete();
-    Ok(sources)
+    Ok(compared)
 }
 
 /// A NATS server for the copy, with a password that nobody else has. It is killed at the end.

@@ -214,10 +214,20 @@ pub fn read(from: &Path, scratch: &Path) -> Result<Contents> {
 
 /// Reads the file of a group.
 pub fn read_group(path: &Path, scratch: &Path) -> Result<Restored> {
+    restore_group(path, scratch, |_, restored| Ok(restored))
+}
+
+/// Reads the file of a group by way of a data folder, and uses both.
+pub fn restore_group<T>(
+    path: &Path,
+    scratch: &Path,
+    take: impl FnOnce(&Path, Restored) -> Result<T>,
+) -> Result<T> {
     let mut file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
     let scratch = tempfile::tempdir_in(scratch).context("cannot make a throwaway folder")?;
-    let read = read_backup(&Env::real(), &mut file, &scratch.path().join("data"));
-    read.with_context(|| format!("{}", path.display()))
+    let data = scratch.path().join("data");
+    let read = read_backup(&Env::real(), &mut file, &data);
+    take(&data, read.with_context(|| format!("{}", path.display()))?)
 }
 
 /// Makes a cluster.

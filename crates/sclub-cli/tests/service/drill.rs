@@ -11,7 +11,7 @@ use std::process::{Child, Stdio};
 #[cfg(target_os = "linux")]
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::crash::verify;
 use crate::keeping::{fails_with, run, serve_rounds, text};
@@ -72,6 +72,7 @@ fn a_good_backup_passes_and_a_damaged_one_does_not() {
     // Of a file: good, with a flipped byte, and cut off.
     let (passed, result) = drill(&["--from", text(&file)], &scratch);
     assert!(passed && result["source_hash"].is_null(), "{result}");
+    assert_eq!(result["not_compared"], "a file was given");
     let good = fs::read(&file).unwrap();
     let fails = |bytes: &[u8], what: &str| {
         fs::write(&file, bytes).unwrap();
@@ -151,8 +152,39 @@ fn a_copy_that_differs_from_its_source_does_not_pass() {
     state["events"] = Value::Null;
     fails(&state, "no events");
     state["events"] = events.into();
+    let hash = state["hash"].take();
     state["hash"] = "0123456789abcdef".into();
     fails(&state, "the source and the backup differ");
+
+    // The source learned between its hash and the backup.
+    serve_rounds(&server, 7, &["b", "c"]);
+    let taken = run(&["backup", "--url", &server.url, "--out", text(&file)]);
+    assert!(taken.status.success(), "{taken:?}");
+    let later = fs::read(&file).unwrap();
+    let url = pretend(later.clone(), state.to_string());
+    let (passed, result) = drill(&["--url", &url], &scratch);
+    assert!(!passed, "{result}");
+    state["hash"] = hash.clone();
+    let url = pretend(later, state.to_string());
+    let (passed, result) = drill(&["--url", &url], &scratch);
+    assert!(passed, "{result}");
+    assert_eq!(result["events"], events + 7);
+    assert_eq!(
+        [&result["source_events"], &result["source_hash"]],
+        [&json!(events), &hash]
+    );
+
+    // It also wrote a snapshot, so the backup does not have that state.
+    server.ok("POST", "/v1/admin/snapshot", "");
+    let taken = run(&["backup", "--url", &server.url, "--out", text(&file)]);
+    assert!(taken.status.success(), "{taken:?}");
+    let url = pretend(fs::read(&file).unwrap(), state.to_string());
+    let (passed, result) = drill(&["--url", &url], &scratch);
+    assert!(passed && result["source_hash"].is_null(), "{result}");
+    assert_eq!(
+        result["not_compared"],
+        "it wrote a snapshot during each backup"
+    );
 }
 
 #[test]

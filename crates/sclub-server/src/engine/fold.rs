@@ -176,6 +176,27 @@ pub fn newest_snapshot(sources: Sources<'_>, identity: &Identity) -> Result<Stat
     }
 }
 
+/// The state after an event, from the newest snapshot; `None` if the snapshot is of a later event, or the event is not the last
+/// one of a batch.
+///
+/// # Errors
+/// If the log or every snapshot is damaged.
+pub fn at_event(
+    sources: Sources<'_>,
+    identity: &Identity,
+    event: u64,
+) -> Result<Option<State>, FoldError> {
+    let mut state = newest_snapshot(sources, identity)?;
+    let mut effect = Effect::default();
+    for batch in sources.log.read(state.position())? {
+        if state.events() >= event {
+            break;
+        }
+        step(&mut state, batch?, &mut effect)?;
+    }
+    Ok((state.events() == event).then_some(state))
+}
+
 /// The state after batch `upto`, from the oldest snapshot. This is the strictest way. Also returns the number
 /// of the event with which it begins.
 ///
@@ -219,14 +240,7 @@ fn apply(
     let mut effect = Effect::default();
     if from < upto {
         for batch in log.read(from)?.take((upto - from) as usize) {
-            let (number, batch) = decode(batch?)?;
-            effect.changes.clear();
-            let replayed = state.replay(number, &batch, &mut effect);
-            replayed.map_err(|rejected| FoldError::Batch {
-                number,
-                reason: rejected.reason.to_string(),
-            })?;
-            watch(number);
+            watch(step(&mut state, batch?, &mut effect)?);
         }
     }
     match state.position() == upto {
@@ -236,6 +250,18 @@ fn apply(
             reason: "it is missing".to_owned(),
         }),
     }
+}
+
+/// Applies a batch of the log. Returns its number.
+fn step(state: &mut State, batch: (u64, Vec<u8>), effect: &mut Effect) -> Result<u64, FoldError> {
+    let (number, batch) = decode(batch)?;
+    effect.changes.clear();
+    let replayed = state.replay(number, &batch, effect);
+    replayed.map_err(|rejected| FoldError::Batch {
+        number,
+        reason: rejected.reason.to_string(),
+    })?;
+    Ok(number)
 }
 
 /// Decodes a batch of the log.

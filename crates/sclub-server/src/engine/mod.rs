@@ -61,7 +61,7 @@ pub use recommend::{CandidateSet, MAX_INLINE_VALUES, RecommendQuery, Recommended
 pub use replica::{CatalogueSource, Replica, Role};
 pub use seen::SeenDecision;
 pub use upkeep::{Compacted, Compaction};
-pub use verify::{Verified, verify};
+pub use verify::{Verified, hash_at, verify};
 
 use crate::decision::Sealer;
 use crate::env::Env;

@@ -68,3 +68,16 @@ pub fn verify(env: &Env, data: &Path, watch: &mut dyn FnMut(u64)) -> Result<Veri
         bytes: checked.bytes,
     })
 }
+
+/// The hash of the state after an event, as a server of the folder had it; `None` if the newest snapshot is of a later event.
+///
+/// # Errors
+/// As [`verify`].
+pub fn hash_at(env: &Env, data: &Path, event: u64) -> Result<Option<String>, FoldError> {
+    let folder = Folder::open(env, data)?;
+    let Some(identity) = fold::identity(&folder)? else {
+        return Err(FoldError::Empty(data.display().to_string()));
+    };
+    let state = fold::at_event(fold::Sources::of(&folder), &identity, event)?;
+    Ok(state.map(|state| state.hash()))
+}
