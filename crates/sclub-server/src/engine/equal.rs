@@ -20,8 +20,9 @@ pub(crate) struct RewardValues {
     count: u64,
     /// The mean of the folder's rewards, then the last reward.
     value: Option<f64>,
-    /// True once a reward has come since the start.
-    is_known: bool,
+    /// The number of further rewards after which the mean of the folder's is taken for the value of each: it may be that of rewards
+    /// that differ. 0 if they are known to be equal.
+    unproven: u64,
     /// True if rewards will be assumed, and none has been since the start: those of the first time are all sent.
     awaits_assumed: bool,
     /// True if rewards are assumed.
@@ -30,13 +31,16 @@ pub(crate) struct RewardValues {
 }
 
 impl EqualRewards {
-    /// Begins with the number of rewards that the folder has, and their sum. Says nothing before the first assumed reward
-    /// if there will be any (`--unanswered`).
-    pub fn new((count, sum): (u64, f64), has_assumed: bool) -> Self {
+    /// Begins with the number of rewards that the folder has, their sum, and the range of rewards. Says nothing before the first
+    /// assumed reward if there will be any (`--unanswered`).
+    pub fn new((count, sum): (u64, f64), range: [f64; 2], has_assumed: bool) -> Self {
+        let value = (count > 0).then(|| sum / count as f64);
+        // Only equal rewards have a mean at an end of the range.
+        let is_proven = value.is_none_or(|value| range.iter().any(|end| !differ(*end, value)));
         Self(Mutex::new(RewardValues {
             count,
-            value: (count > 0).then(|| sum / count as f64),
-            is_known: false,
+            value,
+            unproven: if is_proven { 0 } else { MIN_REWARDS },
             awaits_assumed: has_assumed,
             has_assumed,
             is_mixed: false,
@@ -49,7 +53,7 @@ impl EqualRewards {
         let before = rewards.warns();
         rewards.count += 1;
         rewards.awaits_assumed &= !is_assumed;
-        rewards.is_known = true;
+        rewards.unproven = rewards.unproven.saturating_sub(1);
         rewards.is_mixed |= rewards.value.is_some_and(|value| differ(value, reward));
         rewards.value = Some(reward);
         rewards.warns() != before
@@ -72,7 +76,6 @@ impl RewardValues {
         Self {
             count,
             value: (count > 0).then(|| sum / count as f64),
-            is_known: true,
             // A part with few rewards does not tell. Their mean does.
             is_mixed: count >= MIN_REWARDS && !warns,
             ..Self::default()
@@ -86,7 +89,7 @@ impl RewardValues {
         Self {
             count: self.count + other.count,
             value: self.value.or(other.value),
-            is_known: self.is_known || other.is_known,
+            unproven: self.unproven.max(other.unproven),
             awaits_assumed: self.awaits_assumed || other.awaits_assumed,
             has_assumed: self.has_assumed || other.has_assumed,
             is_mixed: self.is_mixed
@@ -97,7 +100,7 @@ impl RewardValues {
 
     /// Returns true if all are equal and there are many.
     pub fn warns(&self) -> bool {
-        self.is_known && !self.awaits_assumed && !self.is_mixed && self.count >= MIN_REWARDS
+        self.unproven == 0 && !self.awaits_assumed && !self.is_mixed && self.count >= MIN_REWARDS
     }
 
     /// The warning, if all are equal and there are many.
@@ -179,12 +182,28 @@ mod tests {
 
     #[test]
     fn earlier_rewards_of_the_folder_count() {
-        let sum: f64 = (0..99).map(|_| 0.1).sum();
-        let equal = EqualRewards::new((99, sum), false);
-        assert!(equal.add(0.1, false) && equal.warning().is_some());
-        let mixed = EqualRewards::new((1000, 400.0), false);
-        assert_eq!(mixed.warning(), None);
-        mixed.add(1.0, false);
-        assert_eq!(mixed.warning(), None);
+        let after = |rewards, range| EqualRewards::new(rewards, range, false);
+        // At an end of the range they are equal.
+        assert_eq!(after((99, 99.0), [0.0, 1.0]).warning(), None);
+        assert!(after((99, 99.0), [0.0, 1.0]).add(1.0, false));
+        let sum: f64 = (0..300).map(|_| 0.1).sum();
+        for (sum, range) in [(300.0, [0.0, 1.0]), (0.0, [0.0, 1.0]), (sum, [-1.0, 0.1])] {
+            let equal = after((300, sum), range);
+            assert!(equal.warning().is_some(), "{sum}");
+            assert!(equal.add(0.7, false) && equal.warning().is_none());
+        }
+        // Between them the mean alone says nothing.
+        let equal = after((300, sum), [0.0, 1.0]);
+        for number in 1..=MIN_REWARDS {
+            assert_eq!(equal.warning(), None);
+            assert_eq!(equal.add(0.1, false), number == MIN_REWARDS);
+        }
+        let warning = equal.warning().unwrap();
+        assert!(warning.starts_with("all 400 rewards so far are 0.1:"));
+        let mixed = after((1000, 400.0), [0.0, 1.0]);
+        for _ in 0..1000 {
+            mixed.add(1.0, false);
+            assert_eq!(mixed.warning(), None);
+        }
     }
 }

@@ -377,7 +377,16 @@ fn equal_rewards_are_a_warning() {
         warning.starts_with("all 100 rewards so far are 1:"),
         "{warning}"
     );
-    click(&bench, 0.0);
+    // At once after a start.
+    bench = Bench::at(bench.close(), Env::real(), &of("linucb-ind"));
+    assert_eq!(bench.engine.reward_warning(), Some(warning));
+    for _ in 0..100 {
+        click(&bench, 0.0);
+        assert_eq!(bench.engine.reward_warning(), None);
+    }
+    // Rewards that differ, with the mean 0.5.
+    bench = Bench::at(bench.close(), Env::real(), &of("linucb-ind"));
+    click(&bench, 0.5);
     assert_eq!(bench.engine.reward_warning(), None);
 }
 
