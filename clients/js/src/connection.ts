@@ -71,7 +71,9 @@ export class Connection {
     given: Arguments<P, M>,
     options: CallOptions = {},
   ): Promise<AnswerOf<P, M>> {
-    return parsed(await this.sent(method, path, given, options));
+    // JavaScript may leave it out.
+    const asked: Given | undefined = given;
+    return parsed(await this.sent(method, path, asked ?? {}, options));
   }
 
   /** The answer to a request. */
