@@ -9,6 +9,7 @@ use crate::named::Named;
 use crate::policies::Entry;
 use crate::run::{Experiment, RunError};
 use crate::setting::Setting;
+use crate::streams::{mix, mix_one_more};
 use crate::world::Rewards;
 
 /// The configuration of a run: world, policies and constants.
@@ -133,6 +134,9 @@ pub fn world_json(world: &Setting) -> Value {
         "newcomers_every": recipe.twists.newcomers_every,
         "change_at": recipe.twists.change_at,
     });
+    if let Setting::Vectors(_, weights) = world {
+        document["data"] = json!(format!("{:016x}", digest_of(weights)));
+    }
     for (name, value) in recipe.twists.later_settings() {
         // Whole numbers are written as such.
         document[name.replace('-', "_")] = match value.fract() == 0.0 {
@@ -141,6 +145,14 @@ pub fn world_json(world: &Setting) -> Value {
         };
     }
     document
+}
+
+/// A number that tells given tastes apart.
+fn digest_of(weights: &[Vec<f64>]) -> u64 {
+    let words = weights.iter().flatten().map(|weight| weight.to_bits());
+    words.fold(mix(&[weights.len() as u64]), |state, word| {
+        mix_one_more(state, &word)
+    })
 }
 
 fn shop_json(shop: &Shop) -> Value {
@@ -168,7 +180,7 @@ fn shop_json(shop: &Shop) -> Value {
 }
 
 /// A policy's constants by name.
-fn constants_json(values: &Values) -> Value {
+pub fn constants_json(values: &Values) -> Value {
     let constants = values.iter();
     let constants = constants
         .map(|(constant, value)| (constant.name.to_owned(), constant_json(constant, value)));

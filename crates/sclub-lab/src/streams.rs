@@ -50,6 +50,8 @@ pub enum Purpose {
     Plane = 21,
     /// The items that no feature user is seen to take.
     ColdItems = 22,
+    /// The seeds of policies that the caller makes ([`crate::policies::Guest`]).
+    Guests = 23,
 }
 
 /// Mixes words into one so that any change of any of them changes everything.

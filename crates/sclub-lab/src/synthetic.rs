@@ -80,8 +80,8 @@ impl Synthetic {
     /// users and clusters are those of `weights`.
     ///
     /// # Errors
-    /// As [`Recipe::check`]; also if a vector does not have the recipe's dimension, or if the recipe has a
-    /// spread, an overlap or clusters of items.
+    /// As [`Recipe::check`]; also if a vector does not have the recipe's dimension, if the recipe has a
+    /// spread, an overlap or clusters of items, or if rewards are Bernoulli and a mean would not be between 0 and 1.
     pub fn with_weights(
         recipe: Recipe,
         weights: Vec<Vec<f64>>,
@@ -119,6 +119,7 @@ impl Synthetic {
                 requirement: "0 if tastes are given".into(),
             });
         }
+        recipe.check_tastes(&weights)?;
         let cluster_of = users::clusters(&recipe, seed);
         let arrivals = users::arrivals(&recipe, seed, &cluster_of);
         let users = (cluster_of, arrivals);

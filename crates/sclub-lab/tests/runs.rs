@@ -1,8 +1,10 @@
 //! The guarantees of a run: the same world for all, the same bits on any number of threads.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use sclub::{Abilities, Constant, ItemSet, Observation, Policy, Preset, Range, Spec, Value};
+use sclub_lab::document::world_json;
 use sclub_lab::policies::{Knowledge, Name, choose};
 use sclub_lab::run::{Experiment, Observer, Run};
 use sclub_lab::setting::Setting;
@@ -697,4 +699,57 @@ fn given_tastes_are_the_users_tastes() {
     }
     let wrong = Synthetic::with_weights(recipe, vec![vec![1.0]], 1).unwrap_err();
     assert!(wrong.to_string().contains("dim"), "{wrong}");
+}
+
+#[test]
+fn given_tastes_must_give_probabilities_where_rewards_are_bernoulli() {
+    let bernoulli = Recipe {
+        dim: 2,
+        ..recipe(Frequencies::Uniform)
+    };
+    let refused = |recipe, taste: [f64; 2]| {
+        let setting = Setting::Vectors(recipe, Arc::new(vec![vec![0.1, 0.5], taste.to_vec()]));
+        setting.check().err().map(|error| error.to_string())
+    };
+    // The two possible items are (1, 1)/√2 and (−1, 1)/√2.
+    for taste in [
+        [0.5, 0.5],
+        [-0.7, 0.7],
+        [0.3, 1.1],
+        [0.0, 1.4],
+        [0.5, 0.51],
+        [0.51, 0.5],
+    ] {
+        let means = [taste[1] + taste[0], taste[1] - taste[0]].map(|sum| sum / 2f64.sqrt());
+        let is_good = means.iter().all(|mean| (0.0..=1.0).contains(mean));
+        assert_eq!(refused(bernoulli, taste).is_none(), is_good, "{taste:?}");
+    }
+    let says = refused(bernoulli, [2.0, 0.5]).unwrap();
+    let wanted = "the taste of user 1 gives mean rewards from -1.0607 to 1.7678; the mean of a Bernoulli reward is between \
+                  0 and 1";
+    assert!(says.starts_with(wanted), "{says}");
+    let gaussian = Recipe {
+        rewards: Rewards::Gaussian(0.5),
+        ..bernoulli
+    };
+    assert_eq!(refused(gaussian, [2.0, 0.5]), None);
+    let mut scaled = bernoulli;
+    scaled.twists.reward_scale = 0.25;
+    assert_eq!(refused(scaled, [1.0, 2.0]), None);
+}
+
+#[test]
+fn the_configuration_tells_given_tastes_apart() {
+    let data = |tastes: &[[f64; 2]]| {
+        let tastes = tastes.iter().map(|taste| taste.to_vec()).collect();
+        let recipe = Recipe {
+            dim: 2,
+            ..recipe(Frequencies::Uniform)
+        };
+        world_json(&Setting::Vectors(recipe, Arc::new(tastes)))["data"].to_string()
+    };
+    let some = data(&[[0.1, 0.5], [0.2, 0.5]]);
+    assert_eq!(some, data(&[[0.1, 0.5], [0.2, 0.5]]));
+    assert_ne!(some, data(&[[0.2, 0.5], [0.1, 0.5]]));
+    assert_ne!(some, data(&[[0.1, 0.5], [0.2, 0.6]]));
 }

@@ -1,11 +1,16 @@
 //! The recipe of a synthetic world.
 
+use std::f64::consts::FRAC_1_SQRT_2;
+
 use serde::Serialize;
 
 use crate::named::named;
 use crate::world::Rewards;
 
 use super::twists::Twists;
+
+/// Means that are out of range by less than this are so by rounding.
+const ROUNDING: f64 = 1e-9;
 
 /// Maximum number of users of a world: 100 million fit into the memory of a large machine.
 pub const MAX_USERS: usize = 100_000_000;
@@ -74,6 +79,19 @@ pub enum RecipeError {
         value: f64,
         /// The values that are allowed.
         requirement: String,
+    },
+    /// Given tastes whose mean rewards are not probabilities.
+    #[error(
+        "the taste of user {user} gives mean rewards from {low:.4} to {high:.4}; the mean of a Bernoulli reward is \
+         between 0 and 1: use tastes (u, 1)/sqrt(2) with a vector u of length 1 or less, or Gaussian rewards"
+    )]
+    Taste {
+        /// The user.
+        user: usize,
+        /// The smallest mean reward that an item can have.
+        low: f64,
+        /// The largest.
+        high: f64,
     },
     /// Two settings that cannot be combined.
     #[error("{first} and {second} cannot be combined: {reason}")]
@@ -167,6 +185,29 @@ impl Recipe {
             });
         }
         self.twists.check(self)
+    }
+
+    /// Checks that the mean rewards of given tastes are probabilities, whatever the item, if rewards are Bernoulli.
+    ///
+    /// An item is (x, 1)/√2 with |x| = 1, so the taste (u, c) gives means from (c − |u|)/√2 to (c + |u|)/√2.
+    ///
+    /// # Errors
+    /// [`RecipeError::Taste`].
+    pub(super) fn check_tastes(&self, weights: &[Vec<f64>]) -> Result<(), RecipeError> {
+        if self.rewards != Rewards::Bernoulli {
+            return Ok(());
+        }
+        let scale = self.twists.reward_scale * FRAC_1_SQRT_2;
+        for (user, taste) in weights.iter().enumerate() {
+            let (constant, directions) = taste.split_last().unwrap_or((&0.0, &[]));
+            let length = directions.iter().map(|value| value * value).sum::<f64>();
+            let length = length.sqrt();
+            let (low, high) = (scale * (constant - length), scale * (constant + length));
+            if !(low >= -ROUNDING && high <= 1.0 + ROUNDING) {
+                return Err(RecipeError::Taste { user, low, high });
+            }
+        }
+        Ok(())
     }
 
     /// R, the sub-Gaussian scale of the noise.
