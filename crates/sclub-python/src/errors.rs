@@ -26,6 +26,20 @@ pub fn wrong_value(argument: &str, why: impl std::fmt::Display) -> PyErr {
     PyValueError::new_err(format!("{argument}: {why}"))
 }
 
+/// A count in words: `1 item`, `3 items`.
+pub fn many(count: usize, what: &str) -> String {
+    match count {
+        1 => format!("1 {what}"),
+        _ => format!("{count} {what}s"),
+    }
+}
+
+/// As [`many`], with its verb: `is 1 item`, `are 3 items`.
+pub fn are(count: usize, what: &str) -> String {
+    let verb = if count == 1 { "is" } else { "are" };
+    format!("{verb} {}", many(count, what))
+}
+
 /// A state that cannot be loaded.
 pub fn not_loaded(error: LoadError) -> PyErr {
     match error {

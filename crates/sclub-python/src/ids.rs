@@ -4,7 +4,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyString};
 use sclub::ItemId;
 
-use crate::errors::{wrong_type, wrong_value};
+use crate::errors::{are, many, wrong_type, wrong_value};
 use crate::names::list_of;
 use crate::plain::write_plain;
 
@@ -65,15 +65,17 @@ pub fn numbers_of(
         return Err(wrong_value(
             argument,
             format!(
-                "there are {} ids for {expected} items; give one for each item",
-                ids.len()
+                "there {} for {}; give one for each item",
+                are(ids.len(), "id"),
+                many(expected, "item")
             ),
         ));
     }
     ids.iter().map(|id| number_of(&id, argument)).collect()
 }
 
-fn first_word(bytes: &[u8]) -> ItemId {
+/// The first 8 bytes of the BLAKE3 hash, as a little-endian number.
+pub fn first_word(bytes: &[u8]) -> ItemId {
     let hash = blake3::hash(bytes);
     let first = hash.as_bytes().first_chunk();
     first.map_or(0, |first| u64::from_le_bytes(*first))

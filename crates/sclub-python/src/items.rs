@@ -14,7 +14,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyList;
 use sclub::{Error, ItemSet};
 
-use crate::errors::{refused, wrong_type, wrong_value};
+use crate::errors::{many, refused, wrong_type, wrong_value};
 use crate::ids::numbers_of;
 use crate::names::list_of;
 
@@ -352,8 +352,12 @@ impl<'py> Candidates<'py> {
             2 => Ok(Candidates::Shared(Rows::of(array.as_any(), "items")?)),
             3 if array.shape()[0] != users => {
                 let why = format!(
-                    "there are {} sets of items for {users} users; give one for each user",
-                    array.shape()[0]
+                    "there {} for {}; give one for each user",
+                    match array.shape()[0] {
+                        1 => "is 1 set of items".to_owned(),
+                        sets => format!("are {sets} sets of items"),
+                    },
+                    many(users, "user")
                 );
                 Err(wrong_value("items", why))
             }

@@ -39,6 +39,8 @@ mod _sclub {
         lab_paper_defaults, lab_policies, lab_read, lab_run, policy_of,
     };
     #[pymodule_export]
+    use crate::names::check_users;
+    #[pymodule_export]
     use crate::policy::Policy;
     #[pymodule_export]
     use crate::saved::{load, restore};

@@ -5,10 +5,10 @@ use pyo3::prelude::*;
 use pyo3::types::PyList;
 use sclub::{Error, ItemId, Observation, Shown, check_round};
 
-use crate::errors::{refused, whole, wrong_type, wrong_value};
+use crate::errors::{are, many, refused, whole, wrong_type, wrong_value};
 use crate::ids::numbers_of;
 use crate::items::Rows;
-use crate::names::list_of;
+use crate::names::{check_present, list_of};
 use crate::work::check_dim;
 
 /// A `ShownList` of Python without its user.
@@ -96,8 +96,9 @@ fn rewards_of(
         return Err(wrong_value(
             argument,
             format!(
-                "there are {} rewards for {expected} items; give one for each item, or None",
-                rewards.len()
+                "there {} for {}; give one for each item, or None",
+                are(rewards.len(), "reward"),
+                many(expected, "item")
             ),
         ));
     }
@@ -131,7 +132,9 @@ pub fn read<'py>(
             ));
         }
         read.push(ReadList::of(&list, &name, dim)?);
-        users.append(list.getattr(intern!(py, "user"))?)?;
+        let user = list.getattr(intern!(py, "user"))?;
+        check_present(&user, || format!("{name}.user: it"))?;
+        users.append(user)?;
     }
     Ok((users, read))
 }

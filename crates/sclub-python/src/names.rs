@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyFrozenSet, PyInt, PyList, PySet, PyString};
+use pyo3::types::{PyDict, PyFloat, PyFrozenSet, PyInt, PyList, PySet, PyString, PyTuple};
 
 use crate::errors::{wrong_type, wrong_value};
 
@@ -64,7 +65,8 @@ impl Names {
             }
             return Ok(names);
         }
-        for user in list_of(users, "users")?.iter() {
+        for (row, user) in list_of(users, "users")?.iter().enumerate() {
+            check_present(&user, || format!("users: row {row}"))?;
             names.reserve(&user, "users")?;
         }
         Ok(names)
@@ -122,10 +124,22 @@ impl Names {
     /// The number of a user, the one that the user would get, or [`UNKNOWN`].
     #[inline]
     pub fn number(&self, user: &Bound<'_, PyAny>, argument: &str) -> PyResult<u64> {
-        match self.known(user, argument)? {
-            Some(number) => Ok(number),
-            None => Ok(self.own(user).unwrap_or(UNKNOWN)),
+        self.number_at(user, argument, None)
+    }
+
+    /// As [`Names::number`], of the user in a row of the argument.
+    #[inline]
+    pub fn number_at(
+        &self,
+        user: &Bound<'_, PyAny>,
+        argument: &str,
+        row: Option<usize>,
+    ) -> PyResult<u64> {
+        if let Some(number) = self.known(user, argument)? {
+            return Ok(number);
         }
+        check_present(user, || place(argument, row))?;
+        Ok(self.own(user).unwrap_or(UNKNOWN))
     }
 
     /// True if a number belongs to a user.
@@ -143,9 +157,20 @@ impl Names {
 
     /// The number of a user, who gets one if there is none, and whether the user is new.
     pub fn admit(&mut self, user: &Bound<'_, PyAny>, argument: &str) -> PyResult<(u64, bool)> {
+        self.admit_at(user, argument, None)
+    }
+
+    /// As [`Names::admit`], of the user in a row of the argument.
+    pub fn admit_at(
+        &mut self,
+        user: &Bound<'_, PyAny>,
+        argument: &str,
+        row: Option<usize>,
+    ) -> PyResult<(u64, bool)> {
         if let Some(number) = self.known(user, argument)? {
             return Ok((number, false));
         }
+        check_present(user, || place(argument, row))?;
         let number = match self.own(user) {
             Some(number) => number,
             None => {
@@ -165,6 +190,7 @@ impl Names {
                 format!("user {} is named twice", user.repr()?),
             ));
         }
+        check_present(user, || format!("{argument}: a user"))?;
         self.reserved += 1;
         self.give(user, self.reserved - 1)
     }
@@ -204,6 +230,61 @@ impl Names {
         let users = PyList::new(py, all.iter().map(|(_, user)| user.clone_ref(py)))?;
         Ok((users, (numbers, self.reserved, self.next)))
     }
+}
+
+/// The place of a user in messages.
+fn place(argument: &str, row: Option<usize>) -> String {
+    match row {
+        Some(row) => format!("{argument}: row {row}"),
+        None => format!("{argument}: it"),
+    }
+}
+
+/// Refuses a missing user: NaN, NaT and pandas' NA. They are not equal to themselves, so each would be a user of its own.
+pub fn check_present(user: &Bound<'_, PyAny>, place: impl Fn() -> String) -> PyResult<()> {
+    if !is_missing(user)? {
+        return Ok(());
+    }
+    let value = match user.extract::<f64>() {
+        Ok(_) => "NaN".to_owned(),
+        Err(_) => user.str()?.to_string(),
+    };
+    let place = place();
+    Err(PyValueError::new_err(format!(
+        "{place} is {value}, not a user"
+    )))
+}
+
+/// Refuses missing users of a sequence, with their rows.
+#[pyfunction(name = "_check_users")]
+pub fn check_users(users: &Bound<'_, PyList>, argument: &str) -> PyResult<()> {
+    let mut users = users.iter().enumerate();
+    users.try_for_each(|(row, user)| check_present(&user, || place(argument, Some(row))))
+}
+
+/// Libraries whose values may be missing: not equal to themselves. Objects of other classes are not compared, which would
+/// run code of others.
+const WITH_MISSING_VALUES: [&str; 3] = ["numpy", "pandas", "decimal"];
+
+fn is_missing(user: &Bound<'_, PyAny>) -> PyResult<bool> {
+    if let Ok(number) = user.cast::<PyFloat>() {
+        return Ok(number.value().is_nan());
+    }
+    if let Ok(parts) = user.cast_exact::<PyTuple>() {
+        for part in parts.iter() {
+            if is_missing(&part)? {
+                return Ok(true);
+            }
+        }
+        return Ok(false);
+    }
+    if user.is_instance_of::<PyString>() || user.is_instance_of::<PyInt>() {
+        return Ok(false);
+    }
+    let module = user.get_type().module()?.to_string();
+    let library = module.split('.').next().unwrap_or_default();
+    // pandas' NA answers with itself, and its truth is an error.
+    Ok(WITH_MISSING_VALUES.contains(&library) && user.ne(user).unwrap_or(true))
 }
 
 /// Adds the name of the argument to the error for an unhashable user. Other errors of the user's own methods

@@ -12,7 +12,7 @@ use pyo3::types::PyList;
 use sclub::{Error, ItemId, ItemSet, Observation, UserId};
 
 use crate::engine::Engine;
-use crate::errors::{broken, refused, wrong_value};
+use crate::errors::{are, broken, many, refused, wrong_value};
 use crate::ids::numbers_of;
 use crate::items::{Candidates, Rows, Table, vector, with_scratch};
 use crate::names::{Names, list_of};
@@ -100,8 +100,8 @@ impl Policy {
         let mut numbers = Vec::with_capacity(users.len());
         let mut newcomers = Vec::new();
         let mut names = self.names(py)?;
-        for user in users.iter() {
-            match names.admit(&user, "users") {
+        for (row, user) in users.iter().enumerate() {
+            match names.admit_at(&user, "users", Some(row)) {
                 Ok((number, is_new)) => {
                     numbers.push(number);
                     newcomers.extend(is_new.then_some(number));
@@ -248,8 +248,9 @@ impl Policy {
                 return Err(wrong_value(
                     argument,
                     format!(
-                        "there are {len} for {} users; give one for each",
-                        users.len()
+                        "there {} for {}; give one for each",
+                        are(len, &argument[..argument.len() - 1]),
+                        many(users.len(), "user")
                     ),
                 ));
             }

@@ -113,9 +113,9 @@ def test_ids_must_fit_the_items() -> None:
         policy.best("anna", sclub.Items(FILMS), ids=IDS)
     with pytest.raises(TypeError, match="id: .* cannot be an item id"):
         policy.learn("anna", FILMS[0], 1.0, id=object())
-    with pytest.raises(ValueError, match="ids: there are 1 ids for 2 items"):
+    with pytest.raises(ValueError, match="ids: there is 1 id for 2 items"):
         policy.learn_many(["anna", "bert"], FILMS[:2], [1.0, 0.0], ids=[1])
-    with pytest.raises(ValueError, match="ids: there are 1 ids for 2 items"):
+    with pytest.raises(ValueError, match="ids: there is 1 id for 2 items"):
         policy.learn_round(["anna", "bert"], FILMS[:2], [1.0, 0.0], ids=[1])
     assert policy.rounds == 0 and policy.users == []
 
@@ -307,7 +307,7 @@ def test_a_list_is_the_best_items_unless_a_policy_makes_its_own(name: str) -> No
         (
             sclub.ShownList("anna", FILMS, [1.0]),
             ValueError,
-            r"lists\[1\].rewards: there are 1 rewards for 3 items; give one for each item, or None",
+            r"lists\[1\].rewards: there is 1 reward for 3 items; give one for each item, or None",
         ),
         (
             sclub.ShownList("anna", FILMS, [1.0, 0.0, 0.0], looked_at=4),
@@ -337,7 +337,7 @@ def test_a_list_is_the_best_items_unless_a_policy_makes_its_own(name: str) -> No
         (
             sclub.ShownList("anna", FILMS, [1.0, None, None], ids=["Alien"]),
             ValueError,
-            r"lists\[1\].ids: there are 1 ids for 3 items",
+            r"lists\[1\].ids: there is 1 id for 3 items",
         ),
         (sclub.ShownList([], FILMS, [1.0, None, None]), TypeError, "unhashable"),
     ],

@@ -194,9 +194,9 @@ def test_what_is_wrong_is_named() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"action": [0, 4]}, "action: there are 4 items"),
+        ({"action": [0, 4]}, "action: one of them is not a row of the items, 0 to 3"),
         ({"action": [0.5, 1.0]}, "action: rows of items are expected"),
-        ({"reward": [1.0]}, "reward: there are 1 for 2 actions"),
+        ({"reward": [1.0]}, "reward: there is 1 for 2 actions"),
         ({"reward": [1.0, np.nan]}, "reward: it has a value that is no number"),
         ({"propensity": [0.0, 0.5]}, "propensity: it must be above 0"),
         ({"propensity": [1.5, 0.5]}, "propensity: it must be above 0"),
@@ -283,3 +283,13 @@ def test_the_example_estimates_within_what_chance_allows() -> None:
         # Three times the half-width of a 95 % interval; a model alone promises nothing.
         if row["estimator"] != "DM":
             assert abs(row["estimate"] - row["truth"]) < 1.5 * (row["high"] - row["low"])
+
+
+def test_a_share_that_is_no_number_is_named() -> None:
+    policy = sclub.LinUcb(dim=2)
+    for epsilon in ("x", None, [0.5]):
+        with pytest.raises(TypeError, match="epsilon: a number is expected, not "):
+            Explorer(policy, np.eye(2), epsilon)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="epsilon: a number is expected, not "):
+            action_dist(policy, ["anna"], np.eye(2), epsilon)  # type: ignore[arg-type]
+    assert Explorer(policy, np.eye(2), np.float32(0.5)).epsilon == 0.5

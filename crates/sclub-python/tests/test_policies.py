@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import pickle
+import re
 import threading
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -173,6 +176,63 @@ def test_users_are_any_hashable() -> None:
     assert policy.explain("nobody").own_estimate is None
 
 
+@pytest.mark.parametrize(
+    ("missing", "shown"),
+    [
+        (float("nan"), "NaN"),
+        (np.float32("nan"), "NaN"),
+        (pd.NaT, "NaT"),
+        (pd.NA, "<NA>"),
+        (Decimal("nan"), "NaN"),
+        (("anna", float("nan")), "('anna', nan)"),
+    ],
+    ids=str,
+)
+def test_a_missing_user_is_refused_everywhere(missing: Any, shown: str) -> None:
+    policy, item = sclub.Sclub(dim=2), np.ones(2)
+    policy.learn("anna", item, 1.0)
+    digest = policy.digest()
+    users, items = ["anna", missing], np.ones((2, 2))
+    calls: list[tuple[str, Callable[[], object]]] = [
+        ("user: it", lambda: policy.learn(missing, item, 1.0)),
+        ("user: it", lambda: policy.recommend(missing, items)),
+        ("user: it", lambda: policy.recommend_list(missing, items)),
+        ("user: it", lambda: policy.best(missing, items)),
+        ("user: it", lambda: policy.scores(missing, items)),
+        ("user: it", lambda: policy.explain(missing)),
+        ("user: it", lambda: policy.estimate(missing)),
+        ("user: it", lambda: policy.cluster_of(missing)),
+        ("user: it", lambda: policy.forget(missing)),
+        ("users: row 1", lambda: policy.learn_many(users, items, [1.0, 1.0])),
+        ("users: row 1", lambda: policy.learn_round(users, items, [1.0, 1.0])),
+        ("users: row 1", lambda: policy.recommend_many(users, items)),
+        ("users: row 1", lambda: sclub.Sclub(dim=2, users=users)),
+        ("lists[0].user: it", lambda: policy.learn_lists([sclub.ShownList(missing, items, [1.0, 0.0])])),
+        ("groups: a user", lambda: sclub.LinUcb(dim=2, groups={"anna": 1, missing: 2})),
+    ]
+    for place, call in calls:
+        with pytest.raises(ValueError, match=re.escape(f"{place} is {shown}, not a user")):
+            call()
+    assert policy.digest() == digest and policy.users == ["anna"]
+
+
+def test_a_column_with_missing_users_is_refused() -> None:
+    columns: list[Any] = [
+        np.array([1.0, np.nan]),
+        pd.Series([1, None]),
+        pd.Series([1, None], dtype="Int64"),
+        pd.Series(["anna", None], dtype="string"),
+        pd.to_datetime(pd.Series(["2026-01-01", None])),
+    ]
+    for column in columns:
+        with pytest.raises(ValueError, match="users: row 1 is (NaN|NaT|<NA>|nan), not a user"):
+            sclub.LinUcb(dim=1).learn_many(column, np.ones((2, 1)), [1.0, 1.0])
+    # None is a user like any other.
+    policy = sclub.LinUcb(dim=1)
+    policy.learn_many(["anna", None, None], np.ones((3, 1)), [1.0, 1.0, 1.0])
+    assert policy.users == ["anna", None]
+
+
 def test_users_who_are_numbers_are_those_numbers_also_in_rust() -> None:
     one, other = sclub.SclubSoft(dim=DIM), sclub.SclubSoft(dim=DIM)
     what = events(2000, 12)
@@ -268,8 +328,8 @@ BAD = {
         lambda p, x: p.learn("new", x[0], np.inf),
     ),
     "users: unhashable": (TypeError, lambda p, x: p.learn_many(["new", []], x[:2], [1, 2])),
-    "items: there are 7 for 2 users": (ValueError, lambda p, x: p.learn_many([1, 2], x, [1, 2])),
-    "rewards: there are 1 for 2": (ValueError, lambda p, x: p.learn_many([1, 2], x[:2], [1])),
+    "items: there are 7 items for 2 users": (ValueError, lambda p, x: p.learn_many([1, 2], x, [1, 2])),
+    "rewards: there is 1 reward for 2 users": (ValueError, lambda p, x: p.learn_many([1, 2], x[:2], [1])),
     "rewards: the reward of observation 1": (
         ValueError,
         lambda p, x: p.learn_many(["new", "newer"], x[:2], [1, np.nan]),

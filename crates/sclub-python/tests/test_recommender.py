@@ -300,8 +300,8 @@ def test_a_pipeline_can_end_with_it() -> None:
     ("decisions", "rewards", "contexts", "message"),
     [
         (["tea", "beer"], [1, 0], ["a", "b"], "decisions: unknown arm 'beer'"),
-        (["tea"], [1, 0], ["a", "b"], "decisions: there are 1 for 2 contexts"),
-        (["tea", "tea"], [1], ["a", "b"], "rewards: there are 1 for 2 contexts"),
+        (["tea"], [1, 0], ["a", "b"], "decisions: there is 1 for 2 contexts"),
+        (["tea", "tea"], [1], ["a", "b"], "rewards: there is 1 for 2 contexts"),
         (["tea", "tea"], [1, np.nan], ["a", "b"], "rewards: number 1 is nan"),
         (["tea", "tea"], [1, -np.inf], ["a", "b"], "rewards: number 1 is -inf"),
         (["tea"], [[1.0]], ["a"], "rewards: an array of shape (n,) is expected, got (1, 1)"),
@@ -310,6 +310,9 @@ def test_a_pipeline_can_end_with_it() -> None:
         ("tea", [1.0], ["a"], "decisions: several arms are expected, not one string"),
         (["tea"], ["good"], ["a"], "rewards: it cannot be made an array of floats"),
         (["tea"], [1.0], [["a"]], "contexts: ['a'] cannot be a user"),
+        (["tea", "tea"], [1, 0], ["a", np.nan], "contexts: row 1 is NaN, not a user"),
+        (["tea", "tea"], [1, 0], np.array([np.nan, 1.0]), "contexts: row 0 is NaN, not a user"),
+        (["tea", "tea"], [1, 0], pd.Series(["a", pd.NA], dtype=object), "contexts: row 1 is <NA>, not a user"),
         (["tea"], [1.0], 7, "contexts: several users are expected, got 7"),
     ],
 )
@@ -332,6 +335,7 @@ def test_wrong_data_are_refused_and_change_nothing(
         (["a", ["b"]], np.eye(2), "arms: ['b'] cannot be one"),
         ("ab", np.eye(2), "arms: several arms are expected, not one string"),
         (["a", "b"], np.eye(3), "features: there are 3 rows for 2 arms"),
+        (["a", "b"], [[1.0]], "features: there is 1 row for 2 arms"),
         (["a", "b"], [1.0, 2.0], "features: an array of shape (arms, d) is expected"),
         (["a", "b"], [[1.0], [np.nan]], "features: "),
         (["a", "b"], [["x"], ["y"]], "features: it cannot be made an array of floats"),

@@ -41,6 +41,16 @@ def real(name: str, value: Any) -> float | None:
         raise TypeError(f"{name} is {value!r}; a number is expected") from None
 
 
+def many(count: int, one: str, several: str | None = None) -> str:
+    """A count in words, such as "1 seed" and "3 seeds"."""
+    return f"{count:,} {one if count == 1 else several or one + 's'}"
+
+
+def is_or_are(count: int) -> str:
+    """The verb of a count."""
+    return "is" if count == 1 else "are"
+
+
 def text(name: str, value: Any) -> str:
     """A string."""
     if not isinstance(value, str):

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ._lab_checks import is_or_are, many
 from ._sclub import Items, Policy
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ class Explorer:
     def __init__(
         self, policy: Policy, items: ArrayLike | Items, epsilon: float, seed: int | None = 0
     ) -> None:
-        if not 0.0 < epsilon <= 1.0:
+        if not 0.0 < _number(epsilon, "epsilon") <= 1.0:
             raise ValueError(f"epsilon: it is {epsilon}; it must be above 0 and at most 1")
         self.policy = policy
         self.items = items if isinstance(items, Items) else Items(np.asarray(items))
@@ -234,7 +235,7 @@ def bandit_feedback(
         raise TypeError("action: rows of items are expected, one a round")
     n, items = len(shown), len(features)
     if n and not (0 <= shown.min() and shown.max() < items):
-        raise ValueError(f"action: there are {items} items, and one of them is out of their rows")
+        raise ValueError(f"action: one of them is not a row of the items, 0 to {items - 1}")
     log: dict[str, Any] = {
         "n_rounds": n,
         "n_actions": items,
@@ -247,7 +248,8 @@ def bandit_feedback(
     }
     for key, argument in [("reward", "reward"), ("pscore", "propensity"), ("context", "context")]:
         if len(log[key]) != n:
-            raise ValueError(f"{argument}: there are {len(log[key])} for {n} actions")
+            there = len(log[key])
+            raise ValueError(f"{argument}: there {is_or_are(there)} {there} for {many(n, 'action')}")
     if n and not (log["pscore"].min() > 0.0 and log["pscore"].max() <= 1.0):
         raise ValueError("propensity: it must be above 0 and at most 1")
     if pi_b is not None:
@@ -277,7 +279,7 @@ def action_dist(
     >>> action_dist(sclub.LinUcb(dim=1), ["anna"], [[1.0], [2.0]], epsilon=0.5)[:, :, 0]
     array([[0.25, 0.75]])
     """
-    if not 0.0 <= epsilon <= 1.0:
+    if not 0.0 <= _number(epsilon, "epsilon") <= 1.0:
         raise ValueError(f"epsilon: it is {epsilon}; it must be from 0 to 1")
     items = items if isinstance(items, Items) else Items(np.asarray(items))
     return _epsilon_greedy(policy.recommend_many(users, items), len(items), epsilon)
@@ -287,6 +289,13 @@ def _epsilon_greedy(greedy: NDArray[np.int64], items: int, epsilon: float) -> ND
     probabilities = np.full((len(greedy), items, 1), epsilon / items)
     probabilities[np.arange(len(greedy)), greedy, 0] += 1.0 - epsilon
     return probabilities
+
+
+def _number(value: object, argument: str) -> float:
+    try:
+        return float(value.__float__())  # type: ignore[attr-defined]
+    except (AttributeError, TypeError):
+        raise TypeError(f"{argument}: a number is expected, not {value!r}") from None
 
 
 def _floats(values: ArrayLike, argument: str, dimensions: int) -> NDArray[np.float64]:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ._lab_checks import is_or_are, many
 from ._policies import policy_classes
-from ._sclub import Items, Policy, item_id
+from ._sclub import Items, Policy, _check_users, item_id
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -99,7 +100,7 @@ class Recommender:
 
     def __repr__(self) -> str:
         try:
-            arms = f"{len(self.arms)} arms"
+            arms = many(len(self.arms), "arm")
         except TypeError:
             arms = f"arms={self.arms!r}"
         constants = "".join(f", {name}={value!r}" for name, value in self.constants.items())
@@ -316,7 +317,8 @@ class _Arms:
         if len(shape) != 2:
             raise ValueError(f"features: an array of shape (arms, d) is expected, got {shape}")
         if shape[0] != len(self.ids):
-            raise ValueError(f"features: there are {shape[0]} rows for {len(self.ids)} arms")
+            rows, arms = many(shape[0], "row"), many(len(self.ids), "arm")
+            raise ValueError(f"features: there {is_or_are(shape[0])} {rows} for {arms}")
         self.items = Items(self.features, _item_ids(self.ids))
 
     def find(self, wanted: Any, argument: str) -> list[int]:
@@ -412,6 +414,7 @@ def _users(contexts: Any) -> list[Any]:
             hash(user)
         except TypeError as why:
             raise TypeError(f"contexts: {user!r} cannot be a user: {why}") from None
+    _check_users(users, "contexts")
     return users
 
 
@@ -431,4 +434,5 @@ def _rewards(rewards: Any) -> NDArray[np.float64]:
 def _same_length(users: list[Any], **lengths: int) -> None:
     for argument, length in lengths.items():
         if length != len(users):
-            raise ValueError(f"{argument}: there are {length} for {len(users)} contexts")
+            contexts = many(len(users), "context")
+            raise ValueError(f"{argument}: there {is_or_are(length)} {length} for {contexts}")

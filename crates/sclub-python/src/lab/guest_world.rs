@@ -10,6 +10,7 @@ use sclub_lab::streams::{Purpose, stream};
 use sclub_lab::world::{BLOCK, Block, Rewards, Truth, World};
 
 use super::halt::Halt;
+use crate::errors::{are, many};
 use crate::items::{Items, Rows, vector};
 use crate::work::check_dim;
 
@@ -141,8 +142,9 @@ impl GuestWorld {
         let len = items.len();
         if self.candidates != 0 && len != self.candidates {
             return Err(wrong(format!(
-                "items of round {round}: there are {len}, and {} in round 0; every round must have the \
+                "items of round {round}: there {}, and {} in round 0; every round must have the \
                  same number",
+                are(len, "item"),
                 self.candidates
             )));
         }
@@ -252,8 +254,9 @@ fn numbers(
     vector(object, &what, "L", &mut values).map_err(|error| as_value_error(object.py(), error))?;
     if values.len() != expected {
         return Err(wrong(format!(
-            "{what}: there are {} for {expected} items",
-            values.len()
+            "{what}: there {} for {}",
+            are(values.len(), "number"),
+            many(expected, "item")
         )));
     }
     let is_good = |value: &f64| value.abs() <= MAX_MAGNITUDE;

@@ -86,7 +86,8 @@ impl Policy {
         let users = list_of(users, "users")?;
         let numbers = {
             let names = self.names(py)?;
-            let numbers = users.iter().map(|user| names.number(&user, "users"));
+            let numbers = users.iter().enumerate();
+            let numbers = numbers.map(|(row, user)| names.number_at(&user, "users", Some(row)));
             numbers.collect::<PyResult<Vec<UserId>>>()?
         };
         let candidates = Candidates::of_many(items, numbers.len())?;
