@@ -6,10 +6,12 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyString, PyType};
 use sclub::{
     Assumptions, Constant, ForgettableLinUcb, Groups, LinUcbInd, Params, Preset, Range, Setup,
-    Spec, Users, Value, ValueError, Values,
+    Spec, Users, Value as ConstantValue, ValueError, Values,
 };
+use sclub_lab::document::constants_json;
+use serde_json::{Map, Value};
 
-use crate::engine::Engine;
+use crate::engine::{Constants, Engine};
 use crate::errors::{real, refused, whole, wrong_type, wrong_value};
 use crate::names::Names;
 use crate::policy::Policy;
@@ -58,7 +60,29 @@ pub fn make(
     let policy = values
         .make(&setup)
         .map_err(|error| refused("users", &error))?;
-    Ok(Policy::with(Engine(policy), names))
+    let engine = Engine::new(policy, Some(constants(&values, &setup)));
+    Ok(Policy::with(engine, names))
+}
+
+/// The constants in force with their preset, and which of them the preset and its default do not have.
+fn constants(values: &Values, setup: &Setup<'_>) -> Constants {
+    let (spec, preset) = (values.spec(), values.preset());
+    let mut all = match constants_json(values) {
+        Value::Object(all) => all,
+        _ => Map::new(),
+    };
+    all.insert("preset".into(), preset.as_str().into());
+    let mut changed = Vec::new();
+    if preset != spec.presets[0] {
+        changed.push("preset".to_owned());
+    }
+    // Those of preset theory follow from its assumptions.
+    if let Ok(usual) = spec.values(preset, &[], setup) {
+        let names = spec.constants.iter().map(|constant| constant.name);
+        let given = names.filter(|name| usual.get(name) != values.get(name));
+        changed.extend(given.map(str::to_owned));
+    }
+    Constants { all, changed }
 }
 
 /// The constants that keywords ask for.
@@ -117,14 +141,14 @@ pub fn value_error(error: ValueError) -> PyErr {
 }
 
 /// A Python object as the value of a constant.
-pub fn value_of(constant: &Constant, value: &Bound<'_, PyAny>) -> PyResult<Value> {
+pub fn value_of(constant: &Constant, value: &Bound<'_, PyAny>) -> PyResult<ConstantValue> {
     match constant.range {
         Range::Number { .. } => {
             let number = real(constant.name, Some(value))?;
-            Ok(number.map_or(Value::Unset, Value::Number))
+            Ok(number.map_or(ConstantValue::Unset, ConstantValue::Number))
         }
         Range::Flag => match value.cast::<PyBool>() {
-            Ok(flag) => Ok(Value::Flag(flag.is_true())),
+            Ok(flag) => Ok(ConstantValue::Flag(flag.is_true())),
             Err(_) => Err(wrong_type(
                 constant.name,
                 format!("True or False is expected, not {}", value.repr()?),
@@ -243,7 +267,13 @@ impl LinUcb {
             assumptions,
             constants: Some(&constants),
         };
-        let values = values(&sclub::specs::LINUCB_IND, &keywords, &Setup::new(dim))?;
+        let setup = Setup::new(dim);
+        let values = values(&sclub::specs::LINUCB_IND, &keywords, &setup)?;
+        let mut known = self::constants(&values, &setup);
+        known.all.insert("shared".into(), shared.into());
+        if shared {
+            known.changed.push("shared".into());
+        }
         let params = Params::from_values(&values);
         let mut names = Names::new(py);
         let groups = match groups {
@@ -263,7 +293,8 @@ impl LinUcb {
             None => LinUcbInd::new(dim, &params).map(|policy| Box::new(policy) as _),
         };
         let policy = made.map_err(|error| refused("groups", &error))?;
-        Ok(PyClassInitializer::from(Policy::with(Engine(policy), names)).add_subclass(Self))
+        let engine = Engine::new(policy, Some(known));
+        Ok(PyClassInitializer::from(Policy::with(engine, names)).add_subclass(Self))
     }
 }
 

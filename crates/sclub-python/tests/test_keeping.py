@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import os
 import pickle
 import signal
@@ -11,6 +12,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pytest
@@ -210,3 +212,65 @@ def test_importing_takes_only_numpy_along() -> None:
         "assert not heavy, heavy\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+@pytest.mark.parametrize("name", sclub.policy_classes)
+def test_constants_can_be_read_and_make_the_same_policy(name: str) -> None:
+    kind: Any = sclub.policy_classes[name]
+    signature = inspect.signature(kind).parameters
+    for preset in get_args(eval(signature["preset"].annotation, {"Literal": Literal})):
+        if preset == "theory":
+            continue
+        policy = kind(3, preset=preset, users=5)
+        assert set(policy.constants) == set(signature) - {"dim", "users", "seed", "assumptions"}
+        again = kind(3, users=5, **policy.constants)
+        assert again.constants == policy.constants and again.digest() == policy.digest()
+
+
+@every_policy
+def test_a_copy_has_the_constants_too(make: Make, tmp_path: Path) -> None:
+    policy = make()
+    assert policy.constants
+    for again in (pickle.loads(pickle.dumps(policy)), copy.deepcopy(policy), through_a_file(policy, tmp_path)):
+        assert again.constants == policy.constants and repr(again) == repr(policy)
+
+
+def preset_of(name: str) -> str:
+    preset: str = inspect.signature(sclub.policy_classes[name]).parameters["preset"].default
+    return preset
+
+
+def test_constants_are_those_of_the_configuration_of_a_run() -> None:
+    names = ["sclub", "sclub-soft", "linucb-ind", "locb"]
+    world = sclub.lab.Synthetic(users=5, clusters=2, dim=3, items=4)
+    config = sclub.lab.run(world, names, rounds=2, seeds=1, progress=False).config
+    for name in names:
+        assert sclub.policy_classes[name](3).constants == {**config["constants"][name], "preset": preset_of(name)}
+
+
+def test_constants_are_for_reading_only_and_repr_has_those_that_are_not_the_defaults() -> None:
+    policy = sclub.LinUcb(dim=2, shared=True, beta=0.25)
+    assert policy.constants is not None
+    wanted = {"beta": 0.25, "beta_scale": None, "index": "norm", "preset": "tuned", "shared": True}
+    assert policy.constants == wanted
+    policy.constants["beta"] = 1.0
+    assert policy.constants["beta"] == 0.25
+    with pytest.raises(AttributeError):
+        policy.constants = {}  # type: ignore[misc]
+    assert repr(policy) == "<LinUcb dim=2 rounds=0 users=0 clusters=1 beta=0.25 shared=True>"
+    assert repr(sclub.LinUcb(dim=2)) == "<LinUcb dim=2 rounds=0 users=0 clusters=0>"
+    assert repr(sclub.Sclub(dim=2, preset="released", beta=0.5)).endswith(" preset='released' beta=0.5>")
+    assert repr(sclub.SclubSoft(dim=2, clusters=False)).endswith(" clusters=False>")
+
+
+def test_a_file_of_an_earlier_version_has_no_constants(tmp_path: Path) -> None:
+    policy = sclub.LinUcb(dim=2, beta=0.25)
+    policy.learn("anna", [1.0, 0.0], 1.0)
+    function, (kind, state, users, numbers), *_ = policy.__reduce__()  # type: ignore[misc]
+    length = int.from_bytes(state[1:9], "little")
+    before = b"\0" + state[17 + length :]
+    again = function(kind, before, users, numbers)
+    assert again.constants is None and again.digest() == policy.digest()
+    assert repr(again) == repr(sclub.LinUcb(dim=2)).replace("rounds=0 users=0", "rounds=1 users=1").replace("clusters=0", "clusters=1")
+    twice = through_a_file(again, tmp_path)
+    assert twice.constants is None and twice.digest() == policy.digest()

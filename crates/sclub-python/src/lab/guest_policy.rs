@@ -452,5 +452,6 @@ pub fn policy_of(object: &Bound<'_, PyAny>, dim: usize) -> PyResult<crate::polic
     };
     let guest = GuestPolicy::new("guest".to_owned(), object, place, Arc::default())?;
     let names = crate::names::Names::new(object.py());
-    Ok(crate::policy::Policy::with(Engine(Box::new(guest)), names))
+    let engine = Engine::new(Box::new(guest), None);
+    Ok(crate::policy::Policy::with(engine, names))
 }

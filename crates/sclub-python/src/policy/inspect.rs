@@ -5,7 +5,7 @@ use pyo3::exceptions::PyNotImplementedError;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
-use super::Policy;
+use super::{Policy, from_json};
 use crate::look;
 
 #[pymethods]
@@ -14,6 +14,28 @@ impl Policy {
     #[getter]
     pub fn dim(&self, py: Python<'_>) -> PyResult<usize> {
         self.read(py, |engine| engine.policy().dim())
+    }
+
+    /// The constants in force by name, and the preset that they began from. A constant that is off is None.
+    ///
+    /// They are arguments of the policy's class: ``type(policy)(policy.dim, **policy.constants)`` is a new policy with the
+    /// same. It is None instead of a dict for a policy that an earlier version of this package saved.
+    ///
+    /// Examples
+    /// --------
+    /// >>> import sclub
+    /// >>> policy = sclub.LinUcb(dim=3, beta=0.5)
+    /// >>> policy.constants
+    /// {'beta': 0.5, 'beta_scale': None, 'index': 'norm', 'preset': 'tuned', 'shared': False}
+    /// >>> policy
+    /// <LinUcb dim=3 rounds=0 users=0 clusters=0 beta=0.5>
+    #[getter]
+    fn constants<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let text = self.read(py, |engine| {
+            let all = &engine.constants()?.all;
+            serde_json::to_string(all).ok()
+        })?;
+        text.map(|text| from_json(py, &text)).transpose()
     }
 
     /// The number of rounds learned.

@@ -13,6 +13,7 @@ use std::sync::{Mutex, RwLock};
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
+use serde_json::Value;
 
 use crate::classes::{self, Keywords};
 use crate::engine::Engine;
@@ -110,8 +111,28 @@ impl Policy {
             let policy = engine.policy();
             (policy.dim(), policy.rounds(), policy.clusters())
         })?;
+        let mut constants = String::new();
+        for (name, value) in this.read(py, changed)? {
+            let value = from_json(py, &value.to_string())?.repr()?;
+            constants.push_str(&format!(" {name}={value}"));
+        }
         Ok(format!(
-            "<{name} dim={dim} rounds={rounds} users={users} clusters={clusters}>"
+            "<{name} dim={dim} rounds={rounds} users={users} clusters={clusters}{constants}>"
         ))
     }
+}
+
+/// The constants that are not the defaults, without those that are off.
+fn changed(engine: &Engine) -> Vec<(String, Value)> {
+    let Some(constants) = engine.constants() else {
+        return Vec::new();
+    };
+    let names = constants.changed.iter();
+    let values = names.filter_map(|name| Some((name.clone(), constants.all.get(name)?.clone())));
+    values.filter(|(_, value)| !value.is_null()).collect()
+}
+
+/// The Python object of a JSON text.
+fn from_json<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py, PyAny>> {
+    py.import("json")?.call_method1("loads", (text,))
 }
