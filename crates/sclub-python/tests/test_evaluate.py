@@ -168,7 +168,7 @@ def test_it_is_the_command_with_the_same_bits(tmp_path: Path) -> None:
             assert vars(getattr(own, estimator)) == one[estimator]
         assert (own.effective, own.accepted) == (one["effective"], one["accepted"])
     assert seen[-1] == (2 * 4 * ROUNDS, 2 * 4 * ROUNDS)
-    frame = ours.frame()
+    frame = ours.to_frame()
     assert frame.shape == (16, 8)
     assert frame["can_tell"].all()
     assert "sclub-soft" in str(ours)
@@ -185,7 +185,7 @@ def test_a_log_that_cannot_tell_says_so(tmp_path: Path) -> None:
     assert none.policies["random"].dr is None
     assert "no off-policy estimate can be had" in none.policies["random"].warnings[0]
     assert "no off-policy estimate can be had" in none.notes[0]
-    assert none.frame()["value"].isna().all()
+    assert none.to_frame()["value"].isna().all()
 
 
 def test_rewards_that_are_missing_are_left_out_or_counted(tmp_path: Path) -> None:
@@ -212,8 +212,20 @@ def test_what_is_wrong_is_named(tmp_path: Path) -> None:
     ]:
         with pytest.raises(ValueError, match=message):
             sclub.evaluate(log.path, policies, progress=False)
-    with pytest.raises(TypeError, match="a list of names is expected"):
-        sclub.evaluate(log.path, "random")
+    for unnamed in (sclub.LinUcb(3), sclub.LinUcb, 3):
+        with pytest.raises(TypeError, match="policies: names of built-in policies are .*python-interop"):
+            sclub.evaluate(log.path, [unnamed])  # type: ignore[list-item]
+    for unlisted in (sclub.LinUcb(3), b"random"):
+        with pytest.raises(TypeError, match="policies: a list of names is expected, not "):
+            sclub.evaluate(log.path, unlisted)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="policies is empty; there must be at least one"):
+        sclub.evaluate(log.path, [])
+    with pytest.raises(ValueError, match="unknown policy 'sclubb'; use one of sclub, ") as unknown:
+        sclub.evaluate(log.path, ["sclubb"])
+    listed = str(unknown.value).split("use one of ")[1].split(", ")
+    assert listed == [*sclub.policy_classes, "random"]
+    one = sclub.evaluate(log.path, "random", items=log.items, progress=False)
+    assert one == sclub.evaluate(log.path, ["random"], items=log.items, progress=False)
     with pytest.raises(ValueError, match="unanswered is nan"):
         sclub.evaluate(log.path, unanswered=float("nan"))
     with pytest.raises(OSError, match="cannot read .*nowhere"):

@@ -306,6 +306,16 @@ def test_a_bad_argument_is_named(options: dict[str, Any], says: str) -> None:
         field(given.pop("policies"), given.pop("worlds"), **given)
 
 
+def test_unknown_policies_are_answered_with_those_that_are_accepted() -> None:
+    for call in (field, lab.paper):
+        with pytest.raises(ValueError, match="unknown policy 'sclubb'; use one of ") as unknown:
+            call(["sclubb"])
+        for name in str(unknown.value).split("use one of ")[1].split(", "):
+            # All that is wrong is then the number of rounds.
+            with pytest.raises(ValueError, match="rounds is 0"):
+                call([name], rounds=0)
+
+
 def test_constants_are_those_that_are_asked_for(tmp_path: Path) -> None:
     chosen = {"all": {"linucb-one": {"beta_scale": "0.125"}}}
     file = tmp_path / "tuned.json"
@@ -332,7 +342,7 @@ def test_an_exception_of_a_policy_comes_out_as_it_is(where: str, tmp_path: Path)
 
     class Fails(First):
         def __init__(self, about: lab.About) -> None:
-            if where == "make" and about.seed == 5002:
+            if where == "make" and about.world_seed == 5002:
                 raise raised
 
         def recommend(self, user: int, items: np.ndarray) -> int:

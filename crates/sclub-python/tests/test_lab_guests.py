@@ -44,9 +44,70 @@ def test_a_class_is_told_of_the_world_and_made_for_each_seed() -> None:
 
     run([Curious], seeds=[3, 8], threads=1)
     assert told == [
-        lab.About(dim=3, users=20, items=4, rounds=400, seed=3),
-        lab.About(dim=3, users=20, items=4, rounds=400, seed=8),
+        lab.About(dim=3, users=20, items=4, rounds=400, seed=told[0].seed, world_seed=3),
+        lab.About(dim=3, users=20, items=4, rounds=400, seed=told[1].seed, world_seed=8),
     ]
+
+
+class Guesses(First):
+    """A random item, drawn from the seed that the lab gives."""
+
+    def __init__(self, about: lab.About) -> None:
+        self.draws, self.chosen = np.random.default_rng(about.seed), []
+        Guesses.made.append(self)
+
+    made: list[Guesses] = []
+    chosen: list[int]
+
+    def recommend(self, user: int, items: np.ndarray) -> int:
+        self.chosen.append(int(self.draws.integers(len(items))))
+        return self.chosen[-1]
+
+
+def test_a_policy_does_not_draw_what_the_world_draws() -> None:
+    class Today:
+        """One of eight items is good, drawn anew in each round."""
+
+        dim, users = 8, 5
+
+        def __init__(self, seed: int) -> None:
+            self.draws = np.random.default_rng(seed)
+
+        def draw(self, round: int) -> tuple[Any, ...]:
+            means = np.full(8, 0.1)
+            means[self.draws.integers(8)] = 0.9
+            return round % 5, np.eye(8), means
+
+    played = lab.run(Today, [Guesses, "random"], rounds=2000, seeds=3, progress=False)
+    for one in played.of("Guesses"):
+        # Chance is 0.7 a round; the standard deviation of the sum is 12.
+        assert one.regret == pytest.approx(one.random_regret, abs=80)
+
+
+def test_a_policy_has_draws_of_its_own_for_each_name_and_seed() -> None:
+    def chosen(policies: Any, **options: Any) -> list[list[int]]:
+        Guesses.made.clear()
+        run(policies, **options)
+        return sorted(one.chosen for one in Guesses.made)
+
+    several = chosen({"one": Guesses, "two": Guesses}, seeds=[3, 8], threads=2)
+    assert len({tuple(one) for one in several}) == 4
+    # They do not depend on what else is in the run, nor on the number of threads.
+    assert several == chosen({"two": Guesses, "sclub": "sclub", "one": Guesses}, seeds=[8, 3], threads=1)
+    assert chosen({"two": Guesses}, seeds=[8])[0] in several
+
+
+def test_the_seed_of_a_policy_is_the_same_in_every_process() -> None:
+    seeds: list[int] = []
+
+    def note(about: lab.About) -> First:
+        seeds.append(about.seed)
+        return First()
+
+    run({"mine": note}, seeds=[1, 2], threads=1)
+    assert seeds == [3555565807, 3230906689]
+    # NumPy's older generators and scikit-learn take no larger ones.
+    assert all(seed < 2**32 for seed in seeds)
 
 
 def test_a_function_that_makes_a_policy_is_as_good_as_a_class() -> None:
@@ -96,7 +157,7 @@ def test_clusters_of_a_guest_are_counted_and_compared() -> None:
 
     class Knows(First):
         def __init__(self, about: lab.About) -> None:
-            self.truth = np.asarray(setting.world(about.seed).clusters)
+            self.truth = np.asarray(setting.world(about.world_seed).clusters)
 
         def cluster_of(self, user: int) -> object:
             return ("cluster", int(self.truth[user]))
@@ -322,7 +383,11 @@ def test_a_world_that_cannot_be_is_refused_when_it_is_made(
 
 
 def test_tastes_can_be_an_array() -> None:
-    tastes = np.random.default_rng(1).normal(size=(12, 4)) / 4
+    tastes = np.random.default_rng(1).normal(size=(12, 4))
+    # (u, 1) / sqrt(2) with vectors u of length 1.
+    tastes[:, :3] /= np.linalg.norm(tastes[:, :3], axis=1, keepdims=True)
+    tastes[:, 3] = 1.0
+    tastes /= np.sqrt(2.0)
     results = run(["linucb-ind"], lab.Vectors(tastes, items=7))
     assert (results.config["users"], results.config["dim"], results.config["items"]) == (12, 4, 7)
     assert results[0].adjusted_rand is None
@@ -332,6 +397,25 @@ def test_tastes_can_be_an_array() -> None:
         lab.Vectors(tastes * np.nan)
     with pytest.raises(ValueError, match="policy 'oracle' needs the true clusters"):
         run(["oracle"], lab.Vectors(tastes))
+
+
+def test_tastes_must_give_probabilities_where_rewards_are_bernoulli() -> None:
+    tastes = np.random.default_rng(1).normal(size=(20, 3))
+    says = (
+        "the taste of user 0 gives mean rewards from -?[0-9.]+ to [0-9.]+; the mean of a Bernoulli reward is between 0 and 1"
+    )
+    with pytest.raises(ValueError, match=says):
+        lab.Vectors(tastes)
+    assert run(["random"], lab.Vectors(tastes, rewards="gaussian"))[0].rounds == 400
+    # The bounds are exact: with two features an item is (1, 1) / sqrt(2) or (-1, 1) / sqrt(2).
+    for taste in ([0.5, 0.5], [0.7, 0.7], [0.3, 1.1], [0.0, 2**0.5]):
+        world = lab.Vectors([taste], items=30).world(1)
+        means = np.concatenate([world.draw(round)[2] for round in range(20)])
+        assert -1e-9 <= means.min() and means.max() <= 1.0 + 1e-9
+    for taste in ([0.51, 0.5], [0.7, 0.72], [0.0, -0.1], [0.0, 1.42]):
+        with pytest.raises(ValueError, match="between 0 and 1"):
+            lab.Vectors([taste])
+    assert lab.Vectors([[0.0, 2.0]], reward_scale=0.5).world(1).users == 1
 
 
 def test_a_file_that_is_not_there_is_not_found() -> None:
@@ -443,9 +527,9 @@ GOOD = (0, np.eye(2), [0.5, 0.5])
         ((0, np.ones((2, 3)), [0.5, 0.5]), "items of round 300: expected 2 features, got 3"),
         ((0, [[1, np.nan], [0, 1]], [0.5, 0.5]), "items of round 300: feature 1 of item 0 is NaN"),
         ((0, "items", [0.5, 0.5]), "items of round 300"),
-        ((0, np.ones((3, 2)), [0.5] * 3), "items of round 300: there are 3, and 2 in round 0"),
+        ((0, np.ones((3, 2)), [0.5] * 3), "items of round 300: there are 3 items, and 2 in round 0"),
         ((0, np.zeros((0, 2)), []), "items of round 300: there are no candidate"),
-        ((0, np.eye(2), [0.5]), "means of round 300: there are 1 for 2 items"),
+        ((0, np.eye(2), [0.5]), "means of round 300: there is 1 number for 2 items"),
         ((0, np.eye(2), [0.5, np.nan]), "means of round 300: number 1 is NaN"),
         (
             (0, np.eye(2), [0.5, 1.5]),

@@ -193,7 +193,27 @@ def test_results_that_do_not_belong_together_are_not_added(results: lab.Results)
         first, played(["sclub"], 2, beta=0.9), "policy 'sclub' has other constants in both: beta is .* and 0.9"
     )
     mine = played({"mine": lambda about: sclub.LinUcb(dim=3, beta=0.1)}, 2)
-    refused(mine, played({"mine": lambda about: sclub.LinUcb(dim=3, beta=3.0)}, 2), "policy 'mine' has other results for seed 1")
+    refused(
+        mine,
+        played({"mine": lambda about: sclub.LinUcb(dim=3, beta=3.0)}, 2),
+        "policy 'mine' has other constants in both: beta is 0.1 and 3.0",
+    )
+
+    class Mine:
+        def __init__(self, about: lab.About) -> None:
+            pass
+
+        def recommend(self, user: int, items: Any) -> int:
+            return 0
+
+        def learn(self, user: int, item: Any, reward: float) -> None:
+            pass
+
+    class Last(Mine):
+        def recommend(self, user: int, items: Any) -> int:
+            return len(items) - 1
+
+    refused(played({"mine": Mine}, 2), played({"mine": Last}, 2), "policy 'mine' has other results for seed 1")
 
     class Own:
         dim, users = 2, 3
@@ -212,6 +232,68 @@ def test_results_that_do_not_belong_together_are_not_added(results: lab.Results)
     refused(played(["linucb-one"], 1, Own), played(["random"], 1, Other), "not of the same worlds: with seed 1")
     with pytest.raises(TypeError):
         results + 1  # type: ignore[operator]
+
+
+def test_policies_of_the_package_are_told_apart_with_other_seeds_too(tmp_path: Path) -> None:
+    learned = sclub.LinUcb(dim=3)
+    learned.learn(0, [1.0, 0.0, 0.0], 1.0)
+    several: dict[str, Any] = {
+        "LinUcb": sclub.LinUcb(dim=3),
+        "beta": sclub.LinUcb(dim=3, beta=5.0),
+        "shared": sclub.LinUcb(dim=3, shared=True),
+        "groups": sclub.LinUcb(dim=3, groups={user: user % 2 for user in range(20)}),
+        "other groups": sclub.LinUcb(dim=3, groups={user: user % 3 for user in range(20)}),
+        "learned": learned,
+        "another class": sclub.Lints(dim=3),
+        "a function": lambda about: sclub.Sclub(about.dim, beta=0.1),
+        "another function": lambda about: sclub.Sclub(about.dim, beta=0.2),
+        "a name": "club",
+        "another name": "linucb-one",
+        "one's own": lambda about: Own(),
+    }
+
+    class Own:
+        def recommend(self, user: int, items: Any) -> int:
+            return 0
+
+        def learn(self, user: int, item: Any, reward: float) -> None:
+            pass
+
+    first = {name: played({"m": policy}, [1]) for name, policy in several.items()}
+    more = {name: played({"m": policy}, [2]) for name, policy in several.items()}
+    for one in several:
+        for two in several:
+            if one == two:
+                assert [run.seed for run in first[one] + more[two]] == [1, 2]
+                continue
+            with pytest.raises(ValueError, match="policy 'm' (has other constants in both|is one of sclub in one)"):
+                first[one] + more[two]
+    first["beta"].to_json(tmp_path / "run.json")
+    read = lab.Results.from_json(tmp_path / "run.json")
+    assert len(read + more["beta"]) == 2
+    with pytest.raises(ValueError, match="beta is 5.0 and "):
+        read + more["LinUcb"]
+    # A class without arguments is the same as its name.
+    assert len(played({"sclub": sclub.Sclub}, [1]) + played(["sclub"], [2])) == 2
+
+
+def test_tastes_of_other_data_are_told_apart() -> None:
+    def of_array(seed: int) -> lab.Vectors:
+        tastes = np.full((9, 3), 0.5)
+        tastes[:, :2] = np.random.default_rng(seed).uniform(-0.3, 0.3, size=(9, 2))
+        return lab.Vectors(tastes, items=4)
+
+    def of_table(seed: int) -> lab.Vectors:
+        draws = np.random.default_rng(seed)
+        table = {"user": draws.integers(40, size=900), "item": draws.integers(30, size=900)}
+        with pytest.warns(UserWarning, match="there are 30 items"):
+            return lab.Vectors(table, users=20, dim=3, items=4)
+
+    for make in (of_array, of_table):
+        first = played(["random"], [1], make(1))
+        assert len(first + played(["random"], [2], make(1))) == 2
+        with pytest.raises(ValueError, match="not of the same worlds: data is '[0-9a-f]{16}' in one and"):
+            first + played(["random"], [2], make(2))
 
 
 def test_results_are_read_back(results: lab.Results, tmp_path: Path) -> None:
@@ -301,7 +383,7 @@ def test_holms_correction_is_that_of_r() -> None:
 
 
 def test_what_cannot_be_compared_is_refused(results: lab.Results) -> None:
-    with pytest.raises(ValueError, match="'sclub' and 'random' have 1 seeds in common; a paired test needs 2"):
+    with pytest.raises(ValueError, match="'sclub' and 'random' have 1 seed in common; a paired test needs 2"):
         results[:3].compare("sclub", "random")
     with pytest.raises(KeyError, match="unknown policy 'club'"):
         results.compare("sclub", "club")

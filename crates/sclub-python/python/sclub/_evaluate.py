@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -82,7 +82,7 @@ class Evaluation:
     #: The policies, by name.
     policies: dict[str, PolicyValue]
 
-    def frame(self) -> pd.DataFrame:
+    def to_frame(self) -> pd.DataFrame:
         """A row for each policy and estimator, as a pandas DataFrame."""
         import pandas as pd
 
@@ -120,7 +120,7 @@ class Evaluation:
 
 def evaluate(
     log: str | os.PathLike[str],
-    policies: Sequence[str] = ("sclub-soft", "sclub", "linucb-one", "linucb-ind", "random"),
+    policies: str | Sequence[str] = ("sclub-soft", "sclub", "linucb-one", "linucb-ind", "random"),
     *,
     items: str | os.PathLike[str] | None = None,
     unanswered: float | None = None,
@@ -139,7 +139,7 @@ def evaluate(
     log : path
         The log: JSON lines as ``sclub export`` writes them, plain, gzip or zstd.
     policies : sequence of str
-        The names of the policies.
+        The names of built-in policies, or one name.
     items : path, optional
         The catalogue: JSON lines with id, features, and the tags, data and availability that filters look at. Without it
         the items of the log are all there are.
@@ -182,8 +182,7 @@ def evaluate(
     >>> value["linucb-one"].dr.low > value["random"].dr.high
     True
     """
-    if isinstance(policies, str):
-        raise TypeError(f"policies is {policies!r}; a list of names is expected")
+    names = _names(policies)
     if unanswered is not None and not math.isfinite(unanswered):
         raise ValueError(f"unanswered is {unanswered}; a finite number is expected")
     options: dict[str, object] = {
@@ -194,7 +193,7 @@ def evaluate(
         "threads": threads,
     }
     with watching(progress) as watch:
-        report = json.loads(lab_evaluate(os.fspath(log), list(policies), options, watch))
+        report = json.loads(lab_evaluate(os.fspath(log), names, options, watch))
     return Evaluation(
         decisions=report["decisions"],
         users=report["users"],
@@ -203,6 +202,25 @@ def evaluate(
         notes=tuple(report["notes"]),
         policies={one["policy"]: _value(one) for one in report["policies"]},
     )
+
+
+def _names(policies: str | Sequence[str]) -> list[str]:
+    if isinstance(policies, str):
+        return [policies]
+    if isinstance(policies, bytes) or not isinstance(policies, Iterable):
+        kind = type(policies).__name__
+        raise TypeError(f"policies: a list of names is expected, not {kind}")
+    names = list(policies)
+    if not names:
+        raise ValueError("policies is empty; there must be at least one")
+    for name in names:
+        if not isinstance(name, str):
+            kind = f"the class {name.__name__}" if isinstance(name, type) else type(name).__name__
+            raise TypeError(
+                f"policies: names of built-in policies are expected, such as 'linucb-ind', not {kind}; docs/python-interop.md "
+                "has the evaluation of other policies, with sclub.ope"
+            )
+    return names
 
 
 def _value(one: dict[str, Any]) -> PolicyValue:

@@ -122,10 +122,15 @@ def total(
 
 def _same_constants(config: Mapping[str, Any], other: Mapping[str, Any]) -> None:
     ours, theirs = config.get("constants", {}), other.get("constants", {})
-    for policy in ours:
-        if policy not in theirs or ours[policy] == theirs[policy]:
+    for policy in config.get("policies", []):
+        if policy not in other.get("policies", []):
             continue
-        for name in [*ours[policy], *theirs[policy]]:
+        if (policy in ours) != (policy in theirs):
+            raise ValueError(
+                f"policy '{policy}' is one of sclub in one and one of your own in the other; give one of them another "
+                "name, with a mapping of policies"
+            )
+        for name in [*ours.get(policy, {}), *theirs.get(policy, {})]:
             one, two = ours[policy].get(name), theirs[policy].get(name)
             if one != two:
                 raise ValueError(

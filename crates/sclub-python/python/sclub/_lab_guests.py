@@ -15,6 +15,7 @@ from ._lab_checks import real
 from ._policies import policy_classes
 from ._sclub import Items as ItemsWithIds
 from ._sclub import LabWorld, LinUcb
+from ._sclub import Policy as OwnPolicy
 
 #: The candidates of a round, one row an item; read-only.
 Items = NDArray[np.float64]
@@ -24,8 +25,8 @@ Item = NDArray[np.float64]
 #: The classes of policies of this package.
 OWN: tuple[type, ...] = (*policy_classes.values(), LinUcb)
 
-#: Makes a policy from features, users, items, rounds, a seed, items shown at once, and what is known.
-PolicyMaker = Callable[[int, int, int, int, int, int, Sequence[tuple[str, float]]], object]
+#: Makes a policy from features, users, items, rounds, its seed, the world's, items shown at once, and what is known.
+PolicyMaker = Callable[[int, int, int, int, int, int, int, Sequence[tuple[str, float]]], object]
 
 
 @dataclass(frozen=True)
@@ -40,13 +41,17 @@ class About:
     items: int
     #: The number of rounds that will be played.
     rounds: int
-    #: The seed of the world.
+    #: The seed of the policy's own draws, below 2**32: a number of its own for each seed of the world and each name of a
+    #: policy, so that ``default_rng(about.seed)`` draws neither what the world draws nor what another policy does.
     seed: int
     #: The number of items that are shown at once; if it is not 1, ``recommend_list`` is called.
     slots: int = 1
     #: What papers take as known, and the world tells built-in policies as constants of these names: ``components``, the number
     #: of clusters; ``error``, of linear rewards; ``noise``, of Gaussian rewards; ``servers``, their number.
     known: Mapping[str, float] = field(default_factory=dict, compare=False)
+    #: The seed of the world, for policies that know it: ``world.world(about.world_seed)``. Draws that begin from it may be the
+    #: world's own.
+    world_seed: int = 0
 
 
 @runtime_checkable
@@ -121,14 +126,34 @@ class World(Protocol):
         """
 
 
-def policy_list(policies: Mapping[str, object] | Iterable[object]) -> list[tuple[str, object]]:
-    """Labels, each with the name of a built-in policy or a function that makes a policy for a world."""
-    return [(label, _checked(label, spec)) for label, spec in _labelled(policies)]
+#: The constants of the policies of this package in a run, by label. Those that a function makes are known when it has.
+Constants = dict[str, dict[str, object]]
+
+
+def policy_list(
+    policies: Mapping[str, object] | Iterable[object], constants: Constants
+) -> list[tuple[str, object]]:
+    """Labels, each with the name of a built-in policy or a function that makes a policy for a world.
+
+    `constants` gets those of policies of this package that are given as objects, classes or functions.
+    """
+    return [(label, _checked(label, spec, constants)) for label, spec in _labelled(policies)]
+
+
+def named_constants(
+    policies: list[tuple[str, object]], constants: Mapping[str, dict[str, object]]
+) -> Constants:
+    """The constants of built-in policies with other labels than their names."""
+    return {
+        label: {"policy": spec, **constants.get(spec, {})}
+        for label, spec in policies
+        if isinstance(spec, str) and spec != label
+    }
 
 
 def column_list(policies: Mapping[str, object] | Iterable[object]) -> list[tuple[str, object, str]]:
     """As `policy_list`, each with a line about the policy."""
-    return [(label, _checked(label, spec), _line(spec)) for label, spec in _labelled(policies)]
+    return [(label, _checked(label, spec, {}), _line(spec)) for label, spec in _labelled(policies)]
 
 
 def _line(spec: object) -> str:
@@ -174,11 +199,11 @@ def _label(spec: object) -> str:
     return name if isinstance(name, str) else type(spec).__name__
 
 
-def _checked(label: str, spec: object) -> object:
+def _checked(label: str, spec: object, constants: Constants) -> object:
     if isinstance(spec, str):
         return spec
     if _makes(spec, "recommend"):
-        return _policy_maker(label, spec)
+        return _policy_maker(label, spec, constants)
     for method in ("recommend", "learn"):
         if not callable(getattr(spec, method, None)):
             raise TypeError(
@@ -186,10 +211,24 @@ def _checked(label: str, spec: object) -> object:
                 f"learn(user, item, reward), nor a class or function that makes one: it has no {method}"
             )
 
+    if isinstance(spec, OwnPolicy):
+        # It may have learned before it was given.
+        constants[label] = {**_constants_of(label, spec), "state": f"{spec.digest():016x}"}
+
     def copied(dim: int, *_: object) -> object:
         return _of_dim(dim, label, copy.deepcopy(spec))
 
     return copied
+
+
+def _constants_of(label: str, policy: OwnPolicy) -> dict[str, object]:
+    """The constants of a policy of this package, and its name if that is not the label."""
+    name = getattr(policy, "policy_name", type(policy).__name__)
+    constants = policy.constants or {}
+    # The configuration of a run has those of built-in policies without the preset.
+    if constants.get("preset") in ("default", "tuned"):
+        del constants["preset"]
+    return {**({} if name == label else {"policy": name}), **constants}
 
 
 def _makes(spec: object, method: str) -> bool:
@@ -204,18 +243,17 @@ def _of_dim(dim: int, label: str, policy: Any) -> object:
     return policy
 
 
-def _policy_maker(label: str, make: Any) -> PolicyMaker:
+def _policy_maker(label: str, make: Any, constants: Constants) -> PolicyMaker:
     def made(
         dim: int,
         users: int,
         items: int,
         rounds: int,
         seed: int,
+        world_seed: int,
         slots: int,
         known: Sequence[tuple[str, float]],
     ) -> object:
-        if make in OWN:
-            return make(dim=dim)
         about = About(
             dim=dim,
             users=users,
@@ -224,8 +262,12 @@ def _policy_maker(label: str, make: Any) -> PolicyMaker:
             seed=seed,
             slots=slots,
             known=dict(known),
+            world_seed=world_seed,
         )
-        return _of_dim(dim, label, make(about))
+        policy = make(dim=dim) if make in OWN else make(about)
+        if isinstance(policy, OwnPolicy):
+            constants.setdefault(label, _constants_of(label, policy))
+        return _of_dim(dim, label, policy)
 
     return made
 

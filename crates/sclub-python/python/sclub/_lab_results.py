@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from ._lab_checks import many
 from ._lab_statistics import Comparison, corrected, paired
 
 if TYPE_CHECKING:
@@ -137,12 +138,9 @@ class Results(Sequence[Run]):
         return iter(self._runs)
 
     def __repr__(self) -> str:
-        def many(count: int, one: str, several: str) -> str:
-            return f"{count:,} {one if count == 1 else several}"
-
         policies = many(len(self.policies), "policy", "policies")
-        seeds = many(len({run.seed for run in self}), "seed", "seeds")
-        rounds = many(max((run.rounds for run in self), default=0), "round", "rounds")
+        seeds = many(len({run.seed for run in self}), "seed")
+        rounds = many(max((run.rounds for run in self), default=0), "round")
         return f"<Results: {policies}, {seeds}, {rounds}>"
 
     @property
@@ -159,12 +157,13 @@ class Results(Sequence[Run]):
     def __add__(self, other: object) -> Results:
         """The runs of both: more seeds of the same worlds, more policies, or both.
 
-        Runs that are in both are kept once.
+        Runs that are in both are kept once. Policies and worlds of your own are known by their names alone: give a class
+        another name when you change it.
 
         Raises
         ------
         ValueError
-            If the worlds differ, or if a policy has other constants or other results in both.
+            If the worlds or their data differ, or if a policy has other constants or other results in both.
 
         >>> import sclub
         >>> world = sclub.lab.Synthetic(users=20, clusters=2, dim=4)
@@ -206,7 +205,8 @@ class Results(Sequence[Run]):
     ) -> Comparison | list[Comparison]:
         """Compare a policy with another, or with all others, by a paired t-test over the seeds.
 
-        All policies of a seed have the same users, items and noise, so differences vary less than values.
+        All policies of a seed have the same users, items and noise, so differences vary less than values. The seeds of
+        `Ratings` are splits of the same users: there a p-value says how sure a difference is for these users, not for others.
 
         Parameters
         ----------
@@ -238,7 +238,7 @@ class Results(Sequence[Run]):
         seeds = [seed for seed in ours if seed in theirs]
         if len(seeds) < 2:
             raise ValueError(
-                f"'{policy}' and '{other}' have {len(seeds)} seeds in common; a paired test needs 2 or more"
+                f"'{policy}' and '{other}' have {many(len(seeds), 'seed')} in common; a paired test needs 2 or more"
             )
         return paired(
             policy, other, value, [ours[seed] for seed in seeds], [theirs[seed] for seed in seeds]

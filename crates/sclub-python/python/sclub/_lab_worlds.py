@@ -169,7 +169,9 @@ class Vectors(Setting):
     Parameters
     ----------
     weights
-        An array of shape (users, d); or ratings, of which the tastes of the most active users are made (section
+        An array of shape (users, d). An item is (x, 1)/sqrt(2) with a random x of length 1, and its mean reward is the product
+        with the user's taste. With Bernoulli rewards all means must be between 0 and 1, as those of tastes (u, 1)/sqrt(2)
+        with a vector u of length 1 or less are. Or ratings, of which the tastes of the most active users are made (section
         5.2 of the paper): a file in any format that ``sclub features`` reads, or a table with a column of users
         and one of items, such as a DataFrame.
     users, dim
@@ -196,6 +198,10 @@ class Vectors(Setting):
     >>> results = sclub.lab.run(world, ["sclub"], rounds=200, seeds=1, progress=False)
     >>> results[0].served
     200
+    >>> sclub.lab.Vectors(2 * tastes)
+    Traceback (most recent call last):
+    ...
+    ValueError: the taste of user 0 gives mean rewards from 0.1414 to 1.8385; the mean of a Bernoulli reward is between 0 and 1: use tastes (u, 1)/sqrt(2) with a vector u of length 1 or less, or Gaussian rewards
     """
 
     def __init__(

@@ -32,7 +32,15 @@ from collections.abc import Callable, Iterable, Mapping
 
 from ._lab_checks import seed_list, text, whole
 from ._lab_field import Field, FieldCell, Standing, field, field_policies, field_worlds
-from ._lab_guests import About, Policy, World, policy_list, world_maker
+from ._lab_guests import (
+    About,
+    Constants,
+    Policy,
+    World,
+    named_constants,
+    policy_list,
+    world_maker,
+)
 from ._lab_paper import Paper, paper
 from ._lab_progress import Progress, watching
 from ._lab_results import Results, Run, results_of
@@ -148,7 +156,8 @@ def run(
         "preset": text("preset", preset),
         "constants": list(constants.items()),
     }
-    specs = None if policies is None else policy_list(policies)
+    told: Constants = {}
+    specs = None if policies is None else policy_list(policies, told)
     with watching(progress) as watch:
         played, config = lab_run(
             world._setting if isinstance(world, Setting) else world_maker(world),
@@ -159,4 +168,7 @@ def run(
     about = {}
     if isinstance(world, Setting):
         about = {"file": world.file, "like_from": world.like_from}
-    return results_of(played, config, about)
+    results = results_of(played, config, about)
+    found = results.config["constants"]
+    found.update({**named_constants(specs or [], found), **told})
+    return results

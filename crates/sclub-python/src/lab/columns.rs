@@ -9,7 +9,7 @@ use sclub_lab::setting::Setting;
 
 use super::halt::Halt;
 use super::maker::Maker;
-use super::settings::{in_full, refused};
+use super::settings::{in_full, policy_named, refused};
 
 /// A label, the name of a built-in policy or a function that makes a policy ([`Maker`]), and a line about the policy.
 pub type Column<'py> = (String, Bound<'py, PyAny>, String);
@@ -36,7 +36,8 @@ pub struct Columns {
 }
 
 impl Columns {
-    pub fn new(policies: Vec<Column<'_>>) -> PyResult<Self> {
+    /// The columns of a table that accepts some of the built-in policies.
+    pub fn new(policies: Vec<Column<'_>>, is_accepted: impl Fn(Name) -> bool) -> PyResult<Self> {
         let mut columns = Self {
             names: Vec::new(),
             guests: Vec::new(),
@@ -50,7 +51,7 @@ impl Columns {
                         "policy '{label}' is the built-in policy '{name}'; in a table built-in policies have their own names"
                     )));
                 }
-                columns.names.push(name.parse().map_err(refused)?);
+                columns.names.push(policy_named(name, &is_accepted)?);
                 continue;
             }
             if label.parse::<Name>().is_ok() {

@@ -12,7 +12,7 @@ use sclub_lab::evaluate::{
 use sclub_lab::policies::Name;
 use sclub_lab::run::threads;
 
-use super::settings::refused;
+use super::settings::{policy_named, refused};
 use super::watched::{self, Watched};
 
 /// The options of an evaluation, as the Python part of the package passes them.
@@ -41,8 +41,9 @@ pub fn lab_evaluate(
     options: EvaluateOptions,
     watch: &Bound<'_, PyAny>,
 ) -> PyResult<String> {
-    let names = policies.iter().map(|name| name.parse());
-    let names: Vec<Name> = names.collect::<Result<_, String>>().map_err(refused)?;
+    let is_accepted = |name| check_names(&[name]).is_ok();
+    let names = policies.iter().map(|name| policy_named(name, is_accepted));
+    let names: Vec<Name> = names.collect::<PyResult<_>>()?;
     check_names(&names).map_err(refused)?;
     let threads = threads(options.threads).map_err(refused)?;
     let watched = Arc::new(Watched::default());

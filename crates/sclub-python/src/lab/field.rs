@@ -61,7 +61,7 @@ pub fn lab_field(
     watch: &Bound<'_, PyAny>,
 ) -> PyResult<(Files, (usize, usize))> {
     let start = Instant::now();
-    let columns = Columns::new(policies)?;
+    let columns = Columns::new(policies, |name| ranked(&[name]).is_ok())?;
     let (constants, released) = match &*options.constants {
         "tuned" => (tuned(), false),
         "default" => (Tuned::default(), false),

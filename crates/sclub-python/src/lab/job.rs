@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use super::guest_world::GuestWorld;
 use super::halt::Halt;
 use super::maker::Maker;
-use super::settings::{LabSetting, in_full, refused};
+use super::settings::{LabSetting, in_full, policy_named, refused};
 use super::watched::Watched;
 use crate::classes::value_of;
 
@@ -367,8 +367,10 @@ fn specs(
     let spec = |(label, object): (String, Bound<'_, PyAny>)| {
         let kind = match object.cast::<PyString>() {
             Ok(name) => {
-                let name: Name = name.to_str()?.parse().map_err(refused)?;
-                if matches!(place, Where::Own(_)) {
+                let is_own = matches!(place, Where::Own(_));
+                let is_accepted = |name: Name| !is_own || name.can_play(knowledge);
+                let name = policy_named(name.to_str()?, is_accepted)?;
+                if is_own {
                     policies::check_can_play(name, knowledge).map_err(refused)?;
                 }
                 Kind::Own(name)

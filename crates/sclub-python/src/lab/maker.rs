@@ -5,13 +5,15 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use sclub::Error;
 use sclub_lab::policies::MakePolicy;
+use sclub_lab::streams::{Purpose, mix};
 use sclub_lab::world::World;
 
 use super::guest_policy::{FAILED, GuestPolicy, Place};
 use super::halt::Halt;
+use crate::ids::first_word;
 
-/// A function of features, users, items, rounds, seed, items shown at once, and what the world tells, by name. It
-/// returns a policy, or None if the policy does not play such a world.
+/// A function of features, users, items, rounds, the policy's seed, the world's, items shown at once, and what the world
+/// tells, by name. It returns a policy, or None if the policy does not play such a world.
 pub struct Maker {
     label: String,
     make: Py<PyAny>,
@@ -21,6 +23,13 @@ pub struct Maker {
 impl Maker {
     pub fn new(label: String, make: Py<PyAny>, halt: Arc<Halt>) -> Self {
         Self { label, make, halt }
+    }
+
+    /// The seed of the policy's own draws in the world of a seed: neither the world nor a policy of another name draws
+    /// the same. It is below 2^32, which scikit-learn and NumPy's older generators require.
+    fn own_seed(&self, seed: u64) -> u64 {
+        let name = first_word(self.label.as_bytes());
+        mix(&[seed, Purpose::Guests as u64, name]) >> 32
     }
 
     /// The Python object for some rounds of a world.
@@ -43,6 +52,7 @@ impl Maker {
             place.users,
             block.candidates,
             rounds,
+            self.own_seed(seed),
             seed,
             place.slots,
             world.told(),

@@ -61,7 +61,8 @@ pub fn lab_paper(
     watch: &Bound<'_, PyAny>,
 ) -> PyResult<(Made, Vec<String>)> {
     let start = Instant::now();
-    let columns = Columns::new(policies)?;
+    let is_accepted = |name| paper::check(1, 1, &[], &[name], true).is_ok();
+    let columns = Columns::new(policies, is_accepted)?;
     let parts = options.parts.iter().map(|name| Part::named(name));
     let parts: Vec<Part> = parts.collect::<Result<_, _>>().map_err(refused)?;
     let has_data = options.movielens.is_some() || options.yelp.is_some();

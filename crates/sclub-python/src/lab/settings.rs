@@ -15,10 +15,13 @@ use sclub_lab::data::{
     read_vectors,
 };
 use sclub_lab::held_out::{Content, ContentMode};
+use sclub_lab::policies::Name;
 use sclub_lab::setting::{Setting, SettingError};
 use sclub_lab::summary::thousands;
 use sclub_lab::synthetic::{CASCADE_SCALE, Recipe, Twists};
 use sclub_lab::world::{Block, Rewards, World};
+
+use crate::errors::many;
 
 /// An error with names as Python spells them.
 pub fn refused(error: impl std::fmt::Display) -> PyErr {
@@ -42,6 +45,16 @@ pub fn refused(error: impl std::fmt::Display) -> PyErr {
         message = message.replace(name, &name.replace('-', "_"));
     }
     PyValueError::new_err(message)
+}
+
+/// A policy by name. The error for an unknown name lists the policies that are accepted.
+pub fn policy_named(text: &str, is_accepted: impl Fn(Name) -> bool) -> PyResult<Name> {
+    text.parse().map_err(|_: String| {
+        let known = Name::all().into_iter().filter(|&name| is_accepted(name));
+        let known: Vec<&str> = known.map(Name::as_str).collect();
+        let known = known.join(", ");
+        refused(format!("unknown policy '{text}'; use one of {known}"))
+    })
 }
 
 /// The recipe of a synthetic world, as the Python part of the package passes it.
@@ -331,8 +344,8 @@ impl ContentArgs<'_> {
                 let mut vectors = Matrix::zeros(rows.nrows(), rows.ncols());
                 if ids.len() != rows.nrows() || rows.ncols() == 0 {
                     return Err(PyValueError::new_err(format!(
-                        "item_features has {} ids and an array of shape ({}, {})",
-                        ids.len(),
+                        "item_features has {} and an array of shape ({}, {})",
+                        many(ids.len(), "id"),
                         rows.nrows(),
                         rows.ncols()
                     )));
