@@ -1,5 +1,7 @@
 """Errors of the clients, by what to do about them.
 
+Wrong arguments that a client finds itself, before it sends anything, are a plain ValueError or TypeError.
+
 ::
 
     ServiceError
