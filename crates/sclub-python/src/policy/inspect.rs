@@ -19,7 +19,7 @@ impl Policy {
     /// The constants in force by name, and the preset that they began from. A constant that is off is None.
     ///
     /// They are arguments of the policy's class: ``type(policy)(policy.dim, **policy.constants)`` is a new policy with the
-    /// same. It is None instead of a dict for a policy that an earlier version of this package saved.
+    /// same (with preset "theory" it needs its assumptions too). It is None instead of a dict for a policy that an earlier version of this package saved.
     ///
     /// Examples
     /// --------
