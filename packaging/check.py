@@ -174,7 +174,7 @@ def image(file: Path, arch: str) -> str | None:
 
 
 def debian_python(arch: str, system: Path) -> tuple[list[str], str]:
-    """Debian's Python for another architecture, unpacked into a folder. Returns how it is run, and its version."""
+    """Debian's Python for another architecture, and the library that NumPy needs, unpacked into a folder. Returns how it is run, and its version."""
     need("apt-get", "dpkg-deb")
     emulator = runner(arch)
     # apt with lists and packages of its own: nothing of this machine's is read or changed but its sources.
@@ -187,7 +187,7 @@ def debian_python(arch: str, system: Path) -> tuple[list[str], str]:
     options += [f"Dir::State={state}", f"Dir::State::status={state}/status", f"Dir::Cache={cache}"]
     apt = ["apt-get", "-qq", *(f"--option={option}" for option in options)]
     run(*apt, "update")
-    run(*apt, "install", "--yes", "--download-only", "--no-install-recommends", "python3")
+    run(*apt, "install", "--yes", "--download-only", "--no-install-recommends", "python3", "libstdc++6")
     for file in sorted(cache.glob("archives/*.deb")):
         run("dpkg-deb", "--extract", file, system, quiet=True)
     python = [*emulator, "-L", system, system / "usr/bin/python3"]
