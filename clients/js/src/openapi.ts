@@ -2148,7 +2148,8 @@ export interface components {
             cluster_users: number;
             /**
              * Format: int64
-             * @description The number of rewards learned from the user.
+             * @description The number of rewards of the user that `policy` has learned. A policy that began with an experiment has not learned those
+             *     before it: 0 if there was none since.
              */
             count: number;
             /** @description The user's own estimate; with `sclub-soft` from their rewards and what all users have in common. */
@@ -2162,7 +2163,7 @@ export interface components {
             fits: boolean;
             /**
              * Format: double
-             * @description The share of the rounds in which the user was served.
+             * @description `count` per round that `policy` has learned.
              */
             frequency: number;
             /** @description As in the state of the server, of the policy that serves the user. */

@@ -79,6 +79,18 @@ struct User {
     cluster: u64,
     cluster_users: u64,
     placement: Option<Placement>,
+    /// The policy that serves the user: that of an arm while an experiment runs.
+    policy: String,
+    in_force: bool,
+    fits: bool,
+    has_clusters: bool,
+}
+
+/// The part of a preview that names the arm of a user.
+#[derive(Debug, Default, Deserialize)]
+struct Arm {
+    experiment: Option<String>,
+    arm: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -103,12 +115,24 @@ pub fn explain(args: &ExplainArgs) -> Result<ExitCode> {
         Some(user) => format!("/v1/users/{}", escaped(user)),
         None => "/v1/state".to_owned(),
     };
-    let answer = block_on(async { call(&mut remote.open().await?, "GET", &path, b"").await })?;
+    let (answer, arm) = block_on(async {
+        let mut connection = remote.open().await?;
+        let answer = call(&mut connection, "GET", &path, b"").await?;
+        if args.user.is_none() || args.json {
+            return Ok((answer, Value::Null));
+        }
+        // There is none without items, and the arm is left out then.
+        let preview = call(&mut connection, "GET", &format!("{path}/preview?k=1"), b"").await;
+        Ok((answer, preview.unwrap_or_default()))
+    })?;
     let other = || format!("what answers at {} is no sclub server", remote.url());
     print_line(&match (&args.user, args.json) {
         (Some(_), true) => answer["placement"].to_string(),
         (None, true) => answer["clustering"].to_string(),
-        (Some(_), false) => user(&read(answer).with_context(other)?),
+        (Some(_), false) => user(
+            &read(answer).with_context(other)?,
+            &read(arm).unwrap_or_default(),
+        ),
         (None, false) => whole(&read(answer).with_context(other)?),
     });
     Ok(ExitCode::SUCCESS)
@@ -219,17 +243,32 @@ fn over_time(history: &[Fit]) -> String {
     table.to_string()
 }
 
-fn user(user: &User) -> String {
-    let head = format!("{}: {}", user.user, count(user.count, "reward"));
-    let served = format!(
-        "served from cluster {} of {}",
-        user.cluster,
-        count(user.cluster_users, "user")
-    );
+fn user(user: &User, arm: &Arm) -> String {
+    let User { policy, .. } = user;
+    // A policy that began with an experiment has not learned the rewards before it.
+    let learned = match user.count {
+        0 => format!("no reward learned by {policy} yet, served like a newcomer"),
+        n => count(n, "reward"),
+    };
+    let served = match user.fits || user.count == 0 {
+        true => String::new(),
+        false => format!(
+            ", served from cluster {} of {}",
+            user.cluster,
+            count(user.cluster_users, "user")
+        ),
+    };
+    let mut head = format!("{}: {learned}{served}", user.user);
+    if let Some(sentence) = in_experiment(user, arm) {
+        head = format!("{head}\n{sentence}");
+    }
     let Some(placement) = &user.placement else {
-        return format!(
-            "{head}, {served}\nThe policy knows no probabilities, or there was no fit yet."
-        );
+        let why = match (user.fits, user.has_clusters) {
+            (true, true) => "The first fit is still to come.".to_owned(),
+            (true, false) => format!("The policy {policy} makes no clusters."),
+            (false, _) => format!("The policy {policy} knows no probabilities."),
+        };
+        return format!("{head}\n{why}");
     };
     let mut table = table(["cluster", "before", "evidence", "probability"]);
     for place in &placement.clusters {
@@ -255,6 +294,22 @@ fn user(user: &User) -> String {
         false => "The clusters have less than half of the weight in recommendations.",
     };
     format!("{head}\n{table}\n{used}")
+}
+
+/// The arm of a user, and whose clusters these are; `None` if the policy in force serves the user outside any experiment.
+fn in_experiment(user: &User, arm: &Arm) -> Option<String> {
+    let served = match (&arm.experiment, &arm.arm) {
+        (Some(experiment), Some(arm)) => {
+            format!("In the experiment {experiment}: in the arm {arm}")
+        }
+        _ if user.in_force => return None,
+        _ => "In an experiment".to_owned(),
+    };
+    let others = match !user.in_force && user.has_clusters {
+        true => "; its clusters are not those of the policy in force",
+        false => "",
+    };
+    Some(format!("{served}, served with {}{others}.", user.policy))
 }
 
 /// The evidence for a cluster as a factor: the likelihood in this cluster over the likelihood in none.
@@ -295,7 +350,7 @@ mod tests {
             evidence,
             probability,
         };
-        let card = User {
+        let mut card = User {
             user: "u1".into(),
             count: 30,
             cluster: 2,
@@ -305,8 +360,13 @@ mod tests {
                 none: 0.07,
                 used: true,
             }),
+            policy: "sclub-soft".into(),
+            in_force: true,
+            fits: true,
+            has_clusters: true,
         };
-        let text = user(&card);
+        let text = user(&card, &Arm::default());
+        assert!(!text.contains("experiment"), "{text}");
         for part in [
             "u1: 30 rewards",
             "12.18 times likelier",
@@ -317,6 +377,22 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part} in\n{text}");
         }
+        // In the arm of an experiment whose policy has not learned a reward of the user.
+        card.placement = None;
+        (card.count, card.cluster_users) = (0, 0);
+        (card.in_force, card.fits) = (false, false);
+        card.policy = "linucb-one".into();
+        let arm = Arm {
+            experiment: Some("which".into()),
+            arm: Some("control".into()),
+        };
+        let said = "u1: no reward learned by linucb-one yet, served like a newcomer\n\
+             In the experiment which: in the arm control, served with linucb-one; \
+             its clusters are not those of the policy in force.\n\
+             The policy linucb-one knows no probabilities.";
+        assert_eq!(user(&card, &arm), said);
+        let unnamed = user(&card, &Arm::default());
+        assert!(unnamed.contains("In an experiment, served with linucb-one;"));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::axe::axe;
 use crate::browser::Browser;
@@ -347,7 +347,7 @@ fn the_page_shows_items_users_and_experiments_so_that_all_can_read_them() {
 }
 
 #[test]
-fn equal_rewards_are_a_warning_with_what_to_do() {
+fn warnings_say_what_to_do() {
     let folder = tempfile::tempdir().unwrap();
     let Some(mut browser) = Browser::start(folder.path()) else {
         return;
@@ -381,6 +381,59 @@ fn equal_rewards_are_a_warning_with_what_to_do() {
         browser
             .text("#worth")
             .starts_with("Not known: all rewards are equal")
+    );
+
+    // Reasons why a log cannot be written, and what there is to do about each.
+    let told = |browser: &mut Browser, change: Value| {
+        let text = browser.value(&format!(
+            "Promise.all([import('/page/figures.js'), import('/page/world.js')]).then(([{{ warn }}, {{ world }}]) => {{
+                const before = {{ ...world }};
+                const {{ state, ...others }} = {change};
+                Object.assign(world, others, {{ state: {{ ...world.state, ...state }} }});
+                warn();
+                const text = `${{document.querySelector('#banner').innerText}} ${{document.querySelector('#writable').innerText}}`;
+                Object.assign(world, before);
+                warn();
+                return text;
+            }})"
+        ));
+        text.as_str().unwrap().to_owned()
+    };
+    for (reason, remedy) in [
+        ("No space left on device", "Free some space on the disk"),
+        ("the disk has not answered for 12 s", "and at the network"),
+        ("Read-only file system", "mounted read-only"),
+        ("Permission denied", "Let the server’s user write"),
+        ("Too many open files", "Allow the server more open files"),
+        ("a file is damaged", "The server’s log has the details."),
+    ] {
+        let state = json!({"state": {"writable": false, "read_only_reason": reason}});
+        let text = told(&mut browser, state);
+        for part in [
+            "The server is read-only and learns nothing",
+            &reason[1..],
+            remedy,
+            "goes on by itself.",
+            "Recommendations go on. Feedback that is not accepted must be sent again; it counts once.",
+        ] {
+            assert!(text.contains(part), "{part} is not in {text}");
+        }
+    }
+    // A node whose partitions do not tell each other: only the stream says so.
+    let node = |unwritable: Value| json!({"unwritable": unwritable, "state": {"node": "a", "partitions": 4}});
+    let text = told(&mut browser, node(json!(1)));
+    for part in [
+        "Not all partitions can be written",
+        "Is NATS running, with a majority of its servers",
+        "must be sent again",
+        "read-only",
+    ] {
+        assert!(text.contains(part), "{part} is not in {text}");
+    }
+    let text = told(&mut browser, node(Value::Null));
+    assert!(
+        !text.contains("NATS") && text.contains("writable"),
+        "{text}"
     );
 }
 

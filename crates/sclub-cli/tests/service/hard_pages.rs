@@ -3,6 +3,8 @@
 use sclub_server::ports::free_ports;
 use serde_json::{Value, json};
 
+use crate::accessible::broken;
+use crate::axe::axe;
 use crate::browser::Browser;
 use crate::server::{Server, items, sclub};
 
@@ -39,6 +41,10 @@ fn strange_texts_are_shown_as_they_are_and_break_nothing() {
     serve(&server, user, 3);
     let one = json!({"user": user, "k": 1, "candidates": ["long".repeat(50)]}).to_string();
     server.ok("POST", "/v1/recommend", &one);
+    // A name that a row cuts is whole below it, as all tags are.
+    let opened =
+        "(detail => detail.innerText)([...document.querySelectorAll('#items-card tbody tr')]
+        .find(row => row.innerText.includes('xxx')).nextSibling)";
     for (width, height) in [(1280, 1600), (390, 800)] {
         browser.resize(width, height);
         browser.open(&server.url);
@@ -53,6 +59,13 @@ fn strange_texts_are_shown_as_they_are_and_break_nothing() {
         // The card stays after a reload: the id is in the address.
         browser.open(&browser_url(&server, user));
         browser.wait_for("document.querySelectorAll('#next-items > li').length === 4");
+        browser.wait_for("document.querySelectorAll('#items-card tbody tr').length === 4");
+        browser.value("[...document.querySelectorAll('#items-card tbody button')].find(button => button.innerText.includes('xxx')).click()");
+        let detail = browser.value(opened);
+        let detail = detail.as_str().unwrap();
+        let whole = tags.iter().chain([&long]);
+        let missing: Vec<_> = whole.filter(|text| !detail.contains(*text)).collect();
+        assert_eq!(missing, Vec::<&String>::new(), "{width}");
         let made = browser.value(
             "document.querySelectorAll('main img, main script, #items-card i, #items-card b').length + (window.broken ?? 0)",
         );
@@ -82,7 +95,42 @@ fn strange_texts_are_shown_as_they_are_and_break_nothing() {
     );
     let whole = browser.value("document.querySelector('#items-card .title[title]').title.length");
     assert_eq!(whole, 1000);
+
+    // Blanks belong to an id, if there is such a user. They are seen.
+    for user in ["  ", " user3", "user3"] {
+        serve(&server, user, 1);
+    }
+    let mut search = |typed: &str, name: &str| {
+        browser.value(&format!(
+            "(field => {{ field.value = '{typed}'; field.form.requestSubmit(); }})(document.querySelector('#user-search'))"
+        ));
+        browser.wait_for(&format!(
+            "document.querySelector('#user-card h3')?.textContent === '{name}'"
+        ));
+    };
+    search("  ", "“  ”");
+    search("user3", "user3");
+    search(" user3", "“ user3”");
+    search("..", "..");
+    let card = browser.text("#user-card");
+    assert!(
+        card.contains("A browser cannot look up the ids “.” and “..”"),
+        "{card}"
+    );
+    let asked = browser.requests();
+    let asked = asked.iter().filter(|url| url.contains("/v1/recent"));
+    assert_eq!(asked.count(), 0);
     assert_eq!(browser.errors(), Vec::<String>::new());
+    // There is no such user: it is looked for without the blank.
+    browser.value(
+        "(field => { field.value = 'user3 '; field.form.requestSubmit(); })(document.querySelector('#user-search'))",
+    );
+    browser.wait_for("document.querySelector('#user-card h3')?.textContent === 'user3'");
+    browser.open(&browser_url(&server, "  "));
+    browser.wait_for("document.querySelector('#user-card h3')");
+    if let Some(axe) = axe() {
+        assert_eq!(broken(&mut browser, &axe), [""; 0]);
+    }
 }
 
 /// The address of a user's card.
@@ -129,9 +177,20 @@ fn a_server_that_is_gone_is_not_shown_as_one_without_traffic() {
         "(field => { field.value = 'u'; field.form.requestSubmit(); })(document.querySelector('#user-search'))",
     );
     browser.wait_for("document.querySelector('#user-card').innerText.includes('does not answer')");
+    browser.value("document.querySelector('#ranges [value=\"24h\"]').click()");
+    let traffic = "document.querySelector('#chart-traffic').innerText";
+    browser.wait_for(&format!(
+        "{traffic}.includes('not loaded: the server does not answer')"
+    ));
+    assert_eq!(
+        browser.text("#read-traffic"),
+        "Not loaded: the server does not answer."
+    );
     let server = start();
     browser.wait_for("!document.querySelector('#banner').checkVisibility()");
     browser.wait_for("document.querySelectorAll('#recent-items > li').length > 0");
+    browser.wait_for("document.querySelector('#read-traffic').innerText.startsWith('This minute')");
+    browser.value("document.querySelector('#ranges [value=\"10m\"]').click()");
     serve(&server, "u", 5);
     browser
         .wait_for("document.querySelector('#read-traffic').innerText.startsWith('Last second: ')");

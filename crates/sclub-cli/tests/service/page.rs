@@ -276,7 +276,7 @@ fn the_files_of_the_page_are_sent_as_what_they_are() {
 }
 
 /// The output of `sclub explain`.
-fn explain(server: &Server, more: &[&str]) -> String {
+pub fn explain(server: &Server, more: &[&str]) -> String {
     let said = sclub()
         .args(["explain", "--url", &server.url])
         .args(more)

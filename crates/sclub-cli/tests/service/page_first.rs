@@ -6,6 +6,7 @@ use crate::accessible::look;
 use crate::axe::axe;
 use crate::browser::Browser;
 use crate::hard_pages::{browser_url, serve};
+use crate::page::explain;
 use crate::server::{Client, Server, items};
 
 /// The address of a page.
@@ -40,6 +41,10 @@ fn a_user_card_describes_the_policy_that_serves_the_user() {
     let server = Server::start(&folder.path().join("data"), &[]);
     server.ok("PUT", "/v1/items", &items(6, 3));
     let users: Vec<String> = (0..12).map(|n| format!("u{n}")).collect();
+    let early: Vec<String> = (0..12).map(|n| format!("e{n}")).collect();
+    for user in &early {
+        serve(&server, user, 1);
+    }
     let plan = json!({"name": "which", "arms": [
         {"name": "control", "share": 50, "policy": "linucb-one"}, {"name": "test", "share": 50, "policy": "sclub-soft"}]});
     server.ok("POST", "/v1/experiments", &plan.to_string());
@@ -47,20 +52,23 @@ fn a_user_card_describes_the_policy_that_serves_the_user() {
         serve(&server, user, 2);
     }
     server.settle();
-    let card = |arm: &str, browser: &mut Browser| {
+    let in_arm = |users: &[String], arm: &str| {
         let is_there = |user: &&String| {
             let preview = server.ok("GET", &format!("/v1/users/{user}/preview"), "");
-            preview["arm"] == arm && preview["items"][0]["own_mean"].is_number()
+            preview["arm"] == arm
         };
-        let user = users.iter().find(is_there).unwrap();
-        go(browser, &browser_url(&server, user));
+        users.iter().find(is_there).unwrap().clone()
+    };
+    let card = |users: &[String], arm: &str, browser: &mut Browser| {
+        let user = in_arm(users, arm);
+        go(browser, &browser_url(&server, &user));
         browser.wait_for(&format!(
             "document.querySelector('#user-card h3')?.innerText === '{user}'"
         ));
         browser.text("#user-card")
     };
     browser.resize(1280, 1600);
-    let one = card("control", &mut browser);
+    let one = card(&users, "control", &mut browser);
     for part in [
         "by the user’s own rewards",
         "The user’s estimate and the cluster’s",
@@ -69,12 +77,34 @@ fn a_user_card_describes_the_policy_that_serves_the_user() {
     ] {
         assert!(one.contains(part), "{part} is not in {one}");
     }
-    for part in ["first fit", "without clusters"] {
+    for part in ["first fit", "without clusters", "Share of all rewards"] {
         assert!(!one.contains(part), "{part} is in {one}");
     }
+    let since = "linucb-one began anew with an experiment, and has learned 6 rewards of this user since then";
+    assert!(one.contains(since), "{one}");
+    let new = card(&early, "control", &mut browser);
+    for part in [
+        "Rewards learned\n0\n",
+        "has learned 0 rewards of this user since then",
+        "Cluster\nnone",
+    ] {
+        assert!(new.contains(part), "{part} is not in {new}");
+    }
+    let said = explain(&server, &[&in_arm(&users, "control")]);
+    for part in [
+        ": 6 rewards, served from cluster 1 of 12 users\n",
+        "In the experiment which: in the arm control, served with linucb-one; its clusters are not those of the policy in force.",
+    ] {
+        assert!(said.contains(part), "{part} is not in {said}");
+    }
+    let said = explain(&server, &[&in_arm(&users, "test")]);
+    assert!(
+        said.contains("in the arm test, served with sclub-soft.\n"),
+        "{said}"
+    );
     let links = "document.querySelectorAll('#user-card a[href^=\"#cluster\"]').length";
     assert_eq!(browser.value(links), 0, "the map has other clusters");
-    let soft = card("test", &mut browser);
+    let soft = card(&users, "test", &mut browser);
     assert!(
         soft.contains("Estimate without clusters and with them")
             && !soft.contains("not those on the map"),
@@ -85,6 +115,48 @@ fn a_user_card_describes_the_policy_that_serves_the_user() {
     server.ok("POST", "/v1/experiments/which/end", winner);
     go(&mut browser, &browser_url(&server, &users[0]));
     browser.wait_for(&format!("{links} > 0"));
+    // The clusters are those of the users that it knows, and no user of it has a share of the rewards of another policy.
+    let says = |of: &str, text: &str| {
+        format!("document.querySelector('#{of}').innerText.includes('{text}')")
+    };
+    browser.wait_for(&says("map-empty", "12 users so far, in one cluster"));
+    browser.wait_for(&says("under-clusters", "with 12 of 24 users"));
+    let shown = browser.text("#user-card") + &browser.text("#cluster-card");
+    assert_eq!(shown.matches("linucb-one began anew with").count(), 2);
+    assert!(!shown.contains("Share of all rewards"), "{shown}");
+    // It is read on a phone without scrolling in the map.
+    let fits_on_a_phone = |browser: &mut Browser| {
+        browser.resize(390, 800);
+        let more =
+            "(box => box.scrollHeight - box.clientHeight)(document.querySelector('#map-empty'))";
+        assert_eq!(browser.value(more), 0);
+        browser.resize(1280, 1600);
+    };
+    fits_on_a_phone(&mut browser);
+    // Another one that has learned nothing yet is put in force while the page is open.
+    let plan = json!({"name": "again", "arms": [
+        {"name": "control", "share": 50, "policy": "linucb-one"}, {"name": "test", "share": 50, "policy": "sclub"}]});
+    server.ok("POST", "/v1/experiments", &plan.to_string());
+    let winner = "{\"winner\": \"test\"}";
+    server.ok("POST", "/v1/experiments/again/end", winner);
+    browser.wait_for(&says("map-empty", "No user is known to this policy yet"));
+    browser.wait_for(&says("under-clusters", "with 0 of 24 users"));
+    fits_on_a_phone(&mut browser);
+    browser.wait_for(&says(
+        "user-card",
+        "sclub began anew with an experiment, and has learned 0 rewards",
+    ));
+    let nobody =
+        "The policy sclub has not learned a reward of a user since it began with an experiment.";
+    browser.wait_for(&says("cluster-card", nobody));
+    let text = browser.text("body");
+    for part in ["All 0 users", "of 0 users", "has given a reward yet"] {
+        assert!(!text.contains(part), "{part} is in {text}");
+    }
+    assert_eq!(browser.text("#figure-singletons"), "–");
+    serve(&server, &users[0], 1);
+    browser.wait_for(&says("user-card", "and has learned 3 rewards of this user"));
+    browser.wait_for(&says("map-empty", "1 user so far"));
     assert_eq!(browser.errors(), Vec::<String>::new());
 }
 
@@ -319,16 +391,26 @@ fn parts_that_scroll_say_so_and_buttons_are_no_walls() {
 
     server.ok("PUT", "/v1/items", &items(6, 3));
     serve(&server, "u", 15);
-    let plan = json!({"name": "which", "arms": [
+    // Names of the greatest length, without a place to break them, make nothing wider than a phone.
+    let space = "s".repeat(63);
+    let made = server.call("PUT", &format!("/v1/spaces/{space}"), "{}");
+    assert_eq!(made.0, 201, "{}", made.1);
+    let plan = json!({"name": "n".repeat(64), "arms": [
         {"name": "control", "share": 50, "policy": "sclub"}, {"name": "one", "share": 50, "policy": "linucb-one"}]});
     server.ok("POST", "/v1/experiments", &plan.to_string());
-    browser.open(&browser_url(&server, "u"));
+    let wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth";
+    go(&mut browser, &address(&server, &format!("/?space={space}")));
+    browser.wait_for("document.querySelector('#space')?.checkVisibility() && document.querySelector('#about').innerText.includes('sss')");
+    assert_eq!(browser.value(wide), 0);
+    go(&mut browser, &browser_url(&server, "u"));
     let marks = |of: &str, edges: &str| {
         format!(
             "['before', 'after', 'above', 'below'].filter(edge => document.querySelector('{of}')?.classList.contains(edge)).join() === '{edges}'"
         )
     };
     browser.wait_for(&marks("#experiment .wide", "after"));
+    browser.wait_for("document.querySelector('#space').checkVisibility()");
+    assert_eq!(browser.value(wide), 0);
     browser.wait_for(&marks("#recent-items", "below"));
     browser.value("document.querySelector('#recent-items').scrollTop = 60");
     browser.wait_for(&marks("#recent-items", "above,below"));

@@ -348,9 +348,10 @@ pub struct Forgotten {
 pub struct UserCard {
     /// The user's id.
     pub user: String,
-    /// The number of rewards learned from the user.
+    /// The number of rewards of the user that `policy` has learned. A policy that began with an experiment has not learned those
+    /// before it: 0 if there was none since.
     pub count: u64,
-    /// The share of the rounds in which the user was served.
+    /// `count` per round that `policy` has learned.
     pub frequency: f64,
     /// The time of the first reward, in milliseconds since 1970.
     pub first_seen: u64,

@@ -4,7 +4,7 @@ import { get } from "./api.js";
 import { $, el, fill, wide } from "./dom.js";
 import { refusedOr } from "./key.js";
 import { count, decimal, short, whole } from "./numbers.js";
-import { cut, itemName } from "./words.js";
+import { cut, itemName, LONG_ID } from "./words.js";
 import { since, world } from "./world.js";
 
 const LEAST = 10;
@@ -60,11 +60,20 @@ function toggle(event, id) {
   draw();
 }
 
-// All fields of an item that have no column.
+// The letters of a title and of a tag that a row has at most, and its tags.
+const [TITLE, TAG, TAGS] = [100, 30, 5];
+const isLong = (text, most) => [...text].length > most;
+
+// What the row of an item leaves out: the rest of its name and its tags, and all fields that have no column.
 function detail(item, columns) {
   const value = (of) => (typeof of === "string" ? of : JSON.stringify(of));
   const field = (name, of) => el("div", {}, el("dt", {}, name), el("dd", {}, el("bdi", {}, of)));
+  const { id, title, tags = [] } = item;
+  const row = (name, ...of) => el("div", { class: "row" }, el("dt", {}, name), el("dd", {}, of));
   return el("tr", { class: "detail" }, el("td", { colspan: columns }, el("dl", {},
+    title && isLong(title, TITLE) ? row("Whole title", el("bdi", {}, title)) : null,
+    id.length > LONG_ID ? row("Whole id", el("bdi", {}, id)) : null,
+    tags.length > TAGS || tags.some((tag) => isLong(tag, TAG)) ? row(count(tags.length, "tag"), tags.map((tag) => [el("bdi", { class: "tag" }, tag), " "])) : null,
     Object.entries(item.data ?? {}).map(([name, of]) => field(name, value(of))),
     field(count(item.features.length, "feature"), item.features.map((x) => short(x)).join(", ")))));
 }
@@ -77,7 +86,7 @@ function row(item, counts) {
     el("th", { scope: "row" }, el("button", { type: "button", "aria-expanded": String(isOpen), "data-name": `item ${item.id}` }, el("span", {}, itemName(item)))),
     counts ? [cell(whole(counts.shown)), cell(whole(counts.rewards)), cell(counts.reward_rate === null ? "–" : decimal(counts.reward_rate, 3))] : null,
     el("td", {}, isAvailable ? "yes" : "no"),
-    el("td", { class: "tags" }, (item.tags ?? []).slice(0, 5).map((tag) => [cut(tag, 30, "tag"), " "]), item.tags?.length > 5 ? `+${item.tags.length - 5}` : null));
+    el("td", { class: "tags" }, (item.tags ?? []).slice(0, TAGS).map((tag) => [cut(tag, TAG, "tag"), " "]), item.tags?.length > TAGS ? `+${item.tags.length - TAGS}` : null));
   return isOpen ? [shown, detail(item, counts ? 6 : 3)] : shown;
 }
 

@@ -6,6 +6,7 @@ import { $ } from "./dom.js";
 import { refusedOr } from "./key.js";
 import { count, date, decimal, short } from "./numbers.js";
 import { store, stored } from "./storage.js";
+import { asSentence } from "./words.js";
 import { ago, now, world } from "./world.js";
 
 const [MINUTE, HOUR, DAY] = [60000, 3600000, 86400000];
@@ -24,6 +25,8 @@ const ranges = {
 let chosen = Object.hasOwn(ranges, stored("localStorage", CHOICE) ?? "") ? stored("localStorage", CHOICE) : "10m";
 // The steps of each range. Those of the shortest one go on with the stream.
 const kept = { "10m": [], "24h": [], "60d": [] };
+// Why a range has no steps yet; null once it was fetched.
+const notLoaded = { "10m": "loading", "24h": "loading", "60d": "loading" };
 const range = () => ranges[chosen];
 world.seconds = () => kept["10m"];
 
@@ -101,7 +104,7 @@ function overTime({ box, read, unit, log, series, sentence }) {
     span = spanOf(points.length ? end - points[0].at : 0);
     const data = columns(points);
     const isEmpty = data.slice(1).every((values) => values.every((value) => value === null));
-    drawn.set(data, isEmpty ? "no data in this time" : "");
+    drawn.set(data, isEmpty ? notLoaded[chosen] ?? "no data in this time" : "");
     box.dataset.range = chosen;
     box.dataset.span = String(span);
     point();
@@ -117,7 +120,7 @@ function overTime({ box, read, unit, log, series, sentence }) {
     const latest = found ?? all().at(-1);
     const { name } = range();
     const last = () => (world.lost ? `Before the connection was lost, ${ago(latest.at)}` : chosen === "10m" ? "Last second" : `This ${name} so far`);
-    read.textContent = latest ? `${found ? `${when(found.at)}, in one ${name}` : last()}: ${sentence(latest)}` : "No data yet.";
+    read.textContent = latest ? `${found ? `${when(found.at)}, in one ${name}` : last()}: ${sentence(latest)}` : asSentence(notLoaded[chosen] ?? "no data yet");
     const isSeen = found && found.at >= end - span;
     drawn.plot.setCursor(isSeen ? { left: drawn.plot.valToPos(found.at, "x"), top: 0 } : { left: -10, top: -10 });
   }
@@ -234,14 +237,20 @@ async function fetchRange(of) {
   for (const one of live) if (one.at > last + 500 && one.at <= answer.now + CLOCK_MS) add(of, one);
 }
 
+async function load(of) {
+  if (notLoaded[of] !== null) notLoaded[of] = "loading";
+  try {
+    await fetchRange(of);
+    notLoaded[of] = null;
+  } catch (error) {
+    refusedOr(error, (message) => { notLoaded[of] = `not loaded: ${message.charAt(0).toLowerCase()}${message.slice(1, -1)}`; });
+  }
+}
+
 // Fetches what is shown. Called at first, when another range is chosen, and once a minute. The figures need the last minute at first.
 export async function refresh(isFirst = false) {
-  try {
-    await Promise.all([...new Set(isFirst ? ["10m", chosen] : [chosen])].map(fetchRange));
-    drawCharts();
-  } catch (error) {
-    refusedOr(error, () => {});
-  }
+  await Promise.all([...new Set(isFirst ? ["10m", chosen] : [chosen])].map(load));
+  drawCharts();
 }
 
 function label() {

@@ -17,7 +17,7 @@ import * as start from "./start.js";
 import { run } from "./stream.js";
 import { themeSwitch } from "./theme.js";
 import * as userCard from "./user_card.js";
-import { age, note, world } from "./world.js";
+import { age, isSoft, note, now, world } from "./world.js";
 
 const POLL_MS = 2000;
 // The state, and with it the experiments, is read so often at most; less than five polls, which timers do not keep exactly.
@@ -55,6 +55,8 @@ function takeState(state) {
     world.bornOf.clear();
     map.forget();
   }
+  // Another policy has other clusters, which the next poll fetches.
+  if (world.state && state.policy !== world.state.policy) world.dirty = true;
   world.state = state;
   if (state.partitions) nodes.refresh();
   else experiments.refresh().catch(() => { reading.isStale = true; });
@@ -97,24 +99,31 @@ async function readState() {
   if (state) takeState(state);
 }
 
-function takeClusters(answer) {
+// The users that the server had before the clusters were asked for: a policy that began with an experiment may know fewer.
+const usersNow = () => world.latest?.users ?? world.state?.users ?? 0;
+
+function takeClusters(answer, usersBefore) {
   world.clusters = (answer.clusters ?? []).slice(0, map.DRAWN);
   world.total = answer.total ?? world.clusters.length;
+  const known = world.clusters.reduce((sum, cluster) => sum + cluster.users, 0);
+  const isWhole = world.total === world.clusters.length && !isSoft() && !world.state?.partitions;
+  world.known = isWhole && known < usersBefore ? known : null;
   map.place();
   map.drawMap();
   map.choose(map.marked.chosen);
 }
 
 async function refreshAll() {
-  const [state, clusters, past] = await Promise.all([
-    fetchState(), get(`/v1/clusters?limit=${map.DRAWN}`), get("/v1/history?limit=100"), liveCharts.refresh(true)]);
+  // The clusters after the state, so that they have all its users.
+  const reading = async () => [await fetchState(), usersNow(), await get(`/v1/clusters?limit=${map.DRAWN}`)];
+  const [[state, before, clusters], past] = await Promise.all([reading(), get("/v1/history?limit=100"), liveCharts.refresh(true)]);
   // Until here, nothing is known that could be shown.
   document.body.classList.add("known");
   if (state) takeState(state);
   liveCharts.drawCharts();
   for (const change of [...past.changes].reverse()) note(change);
   world.dirty = false;
-  takeClusters(clusters);
+  takeClusters(clusters, state?.users ?? before);
   events.add(past.changes, past.total);
   events.flush();
   if (!document.documentElement.dataset.ready) {
@@ -134,7 +143,8 @@ async function pollClusters() {
   if (!world.dirty) return;
   world.dirty = false;
   try {
-    takeClusters(await get(`/v1/clusters?limit=${map.DRAWN}`));
+    const users = usersNow();
+    takeClusters(await get(`/v1/clusters?limit=${map.DRAWN}`), users);
   } catch (error) {
     world.dirty = true;
     throw error;
@@ -158,6 +168,24 @@ async function poll() {
   }
 }
 
+// True if the server has learned a reward of a user, or shown the user something.
+async function isKnown(id) {
+  const path = `/v1/users/${encodeURIComponent(id)}`;
+  return get(path).then(() => true, async (error) => error.status === 404 && (await get(`${path}/recent`)).decisions.length > 0);
+}
+
+let searches = 0;
+
+// Shows the user of an id that was typed. Blanks around it belong to it if there is such a user.
+async function showUser(typed) {
+  searches += 1;
+  const mine = searches;
+  const trimmed = typed.trim();
+  const isExact = typed === trimmed || await isKnown(typed).catch(() => false);
+  const id = isExact ? typed : trimmed;
+  if (id && mine === searches) go(`#user/${encodeURIComponent(id)}`);
+}
+
 let wasChanged = false;
 
 const handlers = {
@@ -172,7 +200,9 @@ const handlers = {
     world.latest = state;
     liveCharts.remember(state);
     const fits = clustering.live(state);
-    if (world.state && (fits || state.writable !== world.state.writable || state.items !== world.state.items)) readState().catch(() => {});
+    const isWritable = world.unwritable === null;
+    if (state.writable !== isWritable) world.unwritable = state.writable ? null : now();
+    if (world.state && (fits || state.writable !== isWritable || state.items !== world.state.items)) readState().catch(() => {});
     if (document.hidden) return;
     drawFigures();
     start.refresh();
@@ -194,8 +224,7 @@ clusterCard.none();
 userCard.none();
 $("user-form").addEventListener("submit", (event) => {
   event.preventDefault();
-  const id = $("user-search").value.trim();
-  if (id) go(`#user/${encodeURIComponent(id)}`);
+  showUser($("user-search").value);
 });
 addEventListener("hashchange", route);
 document.addEventListener("visibilitychange", () => {

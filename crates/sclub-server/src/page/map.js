@@ -291,7 +291,7 @@ let emptyKind = null;
 function drawEmpty(drawn) {
   const begun = (world.latest?.rounds ?? world.state?.rounds) > 0;
   const unserved = drawn <= 1 && !begun;
-  const kind = unserved ? "unserved" : drawn === 0 ? "none" : drawn === 1 ? `one ${world.clusters[0].users}` : null;
+  const kind = unserved ? "unserved" : drawn === 0 ? "none" : drawn === 1 ? `one ${world.clusters[0].users} ${world.known} ${world.state.policy}` : null;
   const empty = $("map-empty");
   // A list box must have options.
   map.setAttribute("role", drawn > 0 ? "listbox" : "group");
@@ -308,9 +308,14 @@ function drawEmpty(drawn) {
   } else if (isSoft()) {
     empty.replaceChildren(el("strong", {}, "One cluster so far"), el("p", {}, "More appear when a fit finds clusters that predict the rewards better."));
   } else {
-    const users = world.clusters[0].users;
-    empty.replaceChildren(el("strong", {}, users === 1 ? "One user so far" : `All ${whole(users)} users are in one cluster`),
-      el("p", {}, isFixed() ? `The policy ${world.state.policy} never splits or merges clusters.` : users === 1 ? "Clusters appear as more users are served." : "Their estimates do not differ enough yet. A user leaves the cluster when their estimate is too far from the others’."));
+    const { clusters: [{ users }], known, state: { policy } } = world;
+    const title = known === null ? users === 1 ? "One user so far" : `All ${whole(users)} users are in one cluster`
+      : users === 0 ? "No user is known to this policy yet" : `${count(users, "user")} so far, in one cluster`;
+    // Short, because a part of the map has room for it.
+    const why = known !== null ? `The policy ${policy} began anew with an experiment, and knows who has given a reward since.`
+      : isFixed() ? `The policy ${policy} never splits or merges clusters.`
+      : users === 1 ? "Clusters appear as more users are served." : "Their estimates do not differ enough yet. A user leaves the cluster when their estimate is too far from the others’.";
+    empty.replaceChildren(el("strong", {}, title), el("p", {}, why));
   }
 }
 

@@ -5,7 +5,7 @@ import { chart, counting, ink, uPlot } from "./charts.js";
 import { $, bar, edges, el, facts, fill } from "./dom.js";
 import { refusedOr } from "./key.js";
 import { count, decimal, short, whole } from "./numbers.js";
-import { clusterLink, contextNames, idOf, itemName, percent, shareOf, whyBlock } from "./words.js";
+import { clusterLink, contextNames, idOf, itemName, learned, percent, sinceItBegan, whyBlock } from "./words.js";
 import { since, unclustered, world } from "./world.js";
 
 const PLACES = 6;
@@ -23,9 +23,12 @@ export function none() {
 // Clusters of an arm with another policy are not those on the map, which the links lead to.
 const clusterOf = (found, label, text) => (found.in_force ? clusterLink(label, text) : text ?? `cluster ${label}`);
 
+// With fits, a user may be in no cluster. A policy without them puts users into one with their first reward.
+const isInNone = (found) => (found.fits ? found.cluster === 0 : found.count === 0);
+
 function clusterFact(found) {
   if (!found.has_clusters) return null;
-  if (found.fits && found.cluster === 0) return ["Cluster", "none"];
+  if (isInNone(found)) return ["Cluster", "none"];
   return ["Cluster", clusterOf(found, found.cluster, String(found.cluster)), el("span", { class: "muted" }, ` of ${count(found.cluster_users, "user")}`)];
 }
 
@@ -34,6 +37,7 @@ function reasonOf(found) {
   if (!found.has_clusters) return el("p", { class: "muted" }, unclustered(found.policy));
   if (found.placement) return placed(found);
   if (found.fits) return el("p", { class: "muted" }, "The user’s cluster is known after the first fit.");
+  if (found.count === 0) return null;
   if (!found.regroups) return el("p", { class: "muted" }, `The policy ${found.policy} never splits or merges clusters.`);
   if (!found.in_force) return null;
   return [el("h3", {}, "Reason for this cluster"), whyBlock(found.last_change, "The user is still in the first cluster: there was no split and no merge.")];
@@ -43,8 +47,8 @@ function reasonOf(found) {
 // in an experiment it may be another one than the server's.
 function draw({ id, found, next, recent }) {
   const known = found ? [
-    facts(["Rewards learned", whole(found.count)], found.in_force ? shareOf(found.count) : null, clusterFact(found),
-      ["First reward", since(found.first_seen)], ["Last reward", since(found.last_seen)]),
+    facts(...learned(found), clusterFact(found), ["First reward", since(found.first_seen)], ["Last reward", since(found.last_seen)]),
+    sinceItBegan(found, found.policy, "of this user"),
   ] : [el("p", {}, "No reward of this user has been learned, or the user was forgotten. Recommendations are those for a newcomer.")];
   fill(card,
     el("h3", {}, idOf(id)),
@@ -190,6 +194,11 @@ export async function load(id, byItself = false) {
   user = id;
   ticket += 1;
   const mine = ticket;
+  // An address ends at them, also if they are escaped.
+  if (id === "." || id === "..") {
+    fill(card, el("h3", {}, idOf(id)), el("p", {}, `A browser cannot look up the ids “.” and “..”: it takes them for a part of the address. `, el("code", {}, `sclub explain ${id}`), " can."));
+    return;
+  }
   try {
     const path = `/v1/users/${encodeURIComponent(id)}`;
     const missing = (status, value) => (error) => { if (error.status === status) return value(error); throw error; };
@@ -203,7 +212,7 @@ export async function load(id, byItself = false) {
     text = now;
     if (fresh && !byItself) {
       announce(!found ? `No reward of ${id} has been learned` : !found.has_clusters ? `${id}: ${count(found.count, "reward")}`
-        : found.fits && found.cluster === 0 ? `${id}: in no cluster`
+        : isInNone(found) ? `${id}: in no cluster`
         : `${id}: in cluster ${found.cluster} of ${count(found.cluster_users, "user")}`);
     }
   } catch (error) {

@@ -4,8 +4,18 @@ import { bar, el } from "./dom.js";
 import { count, decimal, distinct, whole } from "./numbers.js";
 import { since, world } from "./world.js";
 
+// A text as a sentence of its own.
+export const asSentence = (text) => `${text.charAt(0).toUpperCase()}${text.slice(1)}.`.replace(/\.\.$/, ".");
+
+// Ids that are longer are cut, and have the whole as a tooltip.
+export const LONG_ID = 24;
+
+// An id. One with blanks that would not be seen stands in quotation marks.
 export function idOf(text) {
-  return text.length > 24 ? el("bdi", { class: "id", title: text }, text) : el("bdi", {}, text);
+  const isLong = text.length > LONG_ID;
+  const hasBlanks = /^\s|\s$|\s\s|[^\S ]/.test(text);
+  const kinds = [isLong && "id", hasBlanks && "blanks"].filter(Boolean).join(" ");
+  return el("bdi", { class: kinds || null, title: isLong ? text : null }, hasBlanks ? `“${text}”` : text);
 }
 
 export const percent = (share) => {
@@ -14,10 +24,25 @@ export const percent = (share) => {
   return `${decimal(value, value < 10 || value > 90 ? 1 : 0)}\u202f%`;
 };
 
-// A number of rewards as a share of all, for a list of facts.
-export function shareOf(rewards) {
-  const all = world.state?.rewards ?? 0;
-  return all > 0 ? ["Share of all rewards", percent(Math.min(1, rewards / all))] : null;
+// True if a policy has not learned some of the rewards of the server: it began with an experiment, after them. `frequency` is a number
+// of rewards divided by the rounds that the policy has learned; the state may be read a moment later than that.
+export function beganLater({ count: rewards, frequency }) {
+  const { rounds, rewards: all, partitions } = world.state ?? {};
+  // A cluster has no experiments, and a node learns the rounds of its partitions.
+  if (partitions || !all) return false;
+  return rewards === 0 || rewards / frequency < 0.99 * rounds;
+}
+
+// The rewards that a policy has learned of a user or a cluster, for a list of facts. They are a share of all rewards if it has learned all.
+export function learned(found) {
+  const all = beganLater(found) ? 0 : world.state?.rewards;
+  return [["Rewards learned", whole(found.count)], all > 0 ? ["Share of all rewards", percent(Math.min(1, found.count / all))] : null];
+}
+
+// Said below these facts, if the policy has not learned all rewards. `whose` names the user or the users.
+export function sinceItBegan(found, policy, whose) {
+  if (!beganLater(found)) return null;
+  return el("p", { class: "note" }, `The policy ${policy} began anew with an experiment, and has learned ${count(found.count, "reward")} ${whose} since then.`);
 }
 
 // The names and the values of the context features of a server, which it declares as `hour` and `device=phone|tablet`.

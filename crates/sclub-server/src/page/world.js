@@ -6,10 +6,15 @@ import { lasting } from "./numbers.js";
 const FRESH_MS = 10000;
 
 export const world = {
-  state: null, clusters: [], total: 0, latest: null, clock: 0, seconds: () => [],
+  state: null, clusters: [], total: 0,
+  // The number of users that the policy knows, if it began with an experiment and does not know all; else null.
+  known: null,
+  latest: null, clock: 0, seconds: () => [],
   joined: new Map(), bornOf: new Map(), dirty: true, seen: "",
   // The time since when the server does not answer; null while it does.
   lost: null,
+  // The time since when the stream says that not all can be written; null while it can.
+  unwritable: null,
   // The spaces that there are, if that of the page is none of them.
   others: null,
 };
