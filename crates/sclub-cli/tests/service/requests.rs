@@ -264,7 +264,7 @@ fn what_cannot_be_is_refused_in_our_words() {
             r#"{"feedback":[{"decision":"x","reward":1}]}"#.to_owned(),
             404,
             "unknown_decision",
-            json!("decision"),
+            json!("feedback[0].decision"),
         ),
         (
             "PUT",
