@@ -67,7 +67,7 @@ export async function load(cluster) {
     const found = await get(`/v1/clusters/${cluster}?items=5&members=12`);
     if (mine !== ticket) return;
     // The policy in force is named, and may be another one meanwhile.
-    const now = JSON.stringify([found, world.state?.policy]);
+    const now = JSON.stringify([found, world.state?.policy, world.hadExperiment]);
     if (now !== text) draw(found);
     text = now;
   } catch (error) {

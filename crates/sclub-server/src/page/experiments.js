@@ -3,6 +3,7 @@
 import { get } from "./api.js";
 import { $, el, fill, wide } from "./dom.js";
 import { date, decimal, short, whole } from "./numbers.js";
+import { world } from "./world.js";
 
 const signed = (value) => `${value < 0 ? "" : "+"}${decimal(value, 4)}`;
 const between = (of, format) => (of ? `${format(of.low)} to ${format(of.high)}` : "–");
@@ -36,5 +37,7 @@ export async function refresh() {
   ticket += 1;
   const mine = ticket;
   const answer = await get("/v1/experiments");
-  if (mine === ticket) draw(answer);
+  if (mine !== ticket) return;
+  world.hadExperiment = Boolean(answer.running) || answer.past.length > 0;
+  draw(answer);
 }

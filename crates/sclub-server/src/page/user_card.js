@@ -207,7 +207,7 @@ export async function load(id, byItself = false) {
       preview(path).catch(missing(404, (error) => ({ items: [], message: `${error.message}.` }))),
       get(`${path}/recent`)]);
     if (mine !== ticket) return;
-    const now = JSON.stringify([found, next, recent]);
+    const now = JSON.stringify([found, next, recent, world.hadExperiment]);
     if (now !== text) draw({ id, found, next, recent });
     text = now;
     if (fresh && !byItself) {

@@ -27,9 +27,9 @@ export const percent = (share) => {
 // True if a policy has not learned some of the rewards of the server: it began with an experiment, after them. `frequency` is a number
 // of rewards divided by the rounds that the policy has learned; the state may be read a moment later than that.
 export function beganLater({ count: rewards, frequency }) {
-  const { rounds, rewards: all, partitions } = world.state ?? {};
-  // A cluster has no experiments, and a node learns the rounds of its partitions.
-  if (partitions || !all) return false;
+  const { rounds, rewards: all } = world.state ?? {};
+  // Clusters of nodes have no experiments.
+  if (!world.hadExperiment || !all) return false;
   return rewards === 0 || rewards / frequency < 0.99 * rounds;
 }
 

@@ -13,6 +13,8 @@ export const world = {
   joined: new Map(), bornOf: new Map(), dirty: true, seen: "",
   // The time since when the server does not answer; null while it does.
   lost: null,
+  // True if there is an experiment or was one, after which policies may not know all rewards.
+  hadExperiment: false,
   // The time since when the stream says that not all can be written; null while it can.
   unwritable: null,
   // The spaces that there are, if that of the page is none of them.
