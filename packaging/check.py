@@ -186,8 +186,11 @@ def debian_python(arch: str, system: Path) -> tuple[list[str], str]:
     options = [f"APT::Architecture={debian}", f"APT::Architectures::={debian}", "APT::Sandbox::User=root"]
     options += [f"Dir::State={state}", f"Dir::State::status={state}/status", f"Dir::Cache={cache}"]
     apt = ["apt-get", "-qq", *(f"--option={option}" for option in options)]
-    run(*apt, "update")
-    run(*apt, "install", "--yes", "--download-only", "--no-install-recommends", "python3", "libstdc++6")
+    try:
+        run(*apt, "update")
+        run(*apt, "install", "--yes", "--download-only", "--no-install-recommends", "python3", "libstdc++6")
+    except Failed as error:
+        raise Skipped(f"the sources of apt have no Python for {debian}: {error}") from None
     for file in sorted(cache.glob("archives/*.deb")):
         run("dpkg-deb", "--extract", file, system, quiet=True)
     python = [*emulator, "-L", system, system / "usr/bin/python3"]

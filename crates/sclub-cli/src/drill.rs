@@ -343,6 +343,10 @@ fn text(drill: &Drill) -> String {
 }
 
 fn run(args: &BackupArgs, scratch: &Path) -> Result<Drill> {
+    if let Some(url) = &args.source.url {
+        let remote = Remote::new(url, &args.trust)?;
+        left_out::tell_of_server(&remote, "is tried", "sclub backup --drill");
+    }
     let mut seconds = Seconds::default();
     let copy = scratch.join("copy");
     let mut tries = 0;
@@ -451,7 +455,6 @@ fn backup(args: &BackupArgs, scratch: &Path) -> Result<(PathBuf, Option<Known>)>
         return Ok((file, Some(Known { events, hash })));
     }
     let remote = Remote::new(args.source.url.as_deref().unwrap_or_default(), &args.trust)?;
-    left_out::tell_of_server(&remote, "is tried", "sclub backup --drill");
     let source = known(&remote)?;
     download(&remote, "/v1/admin/backup", &file, args.quiet)?;
     Ok((file, Some(source)))

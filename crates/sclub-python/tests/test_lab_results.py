@@ -266,15 +266,40 @@ def test_policies_of_the_package_are_told_apart_with_other_seeds_too(tmp_path: P
             if one == two:
                 assert [run.seed for run in first[one] + more[two]] == [1, 2]
                 continue
-            with pytest.raises(ValueError, match="policy 'm' (has other constants in both|is one of sclub in one)"):
+            with pytest.raises(ValueError, match="policy 'm' (has other constants in both|had learned before)|constants of policy 'm' are known in one"):
                 first[one] + more[two]
     first["beta"].to_json(tmp_path / "run.json")
     read = lab.Results.from_json(tmp_path / "run.json")
     assert len(read + more["beta"]) == 2
     with pytest.raises(ValueError, match="beta is 5.0 and "):
         read + more["LinUcb"]
-    # A class without arguments is the same as its name.
+    # A class without arguments is the same as its name, and as an object that has not learned.
     assert len(played({"sclub": sclub.Sclub}, [1]) + played(["sclub"], [2])) == 2
+    assert len(played({"m": sclub.LinUcb}, [1]) + more["LinUcb"]) == 2
+    assert len(played({"m": sclub.Lints}, [1]) + more["another class"]) == 2
+    with pytest.raises(ValueError, match="had learned before one of the runs"):
+        first["learned"] + more["LinUcb"]
+    # Files of earlier versions do not have the constants of such policies.
+    old = json.loads((tmp_path / "run.json").read_text())
+    del old["config"]["constants"]["m"]
+    (tmp_path / "old.json").write_text(json.dumps(old))
+    with pytest.raises(ValueError, match="the constants of policy 'm' are known in one of them only"):
+        lab.Results.from_json(tmp_path / "old.json") + more["beta"]
+    old["config"]["version"] = "0.0.1"
+    (tmp_path / "old.json").write_text(json.dumps(old))
+    with pytest.warns(UserWarning, match="of versions 0.0.1 and"):
+        assert len(lab.Results.from_json(tmp_path / "old.json") + more["beta"]) == 2
+
+
+def test_constants_that_a_function_draws_for_each_seed_are_not_recorded() -> None:
+    def drawn(about: lab.About) -> sclub.LinUcb:
+        return sclub.LinUcb(dim=about.dim, beta=np.random.default_rng(about.seed).uniform(0.1, 1.0))
+
+    world = lab.Synthetic(users=20, clusters=2, dim=3, items=4)
+    for threads in (1, 2, 2, 2):
+        results = lab.run(world, {"m": drawn}, rounds=50, seeds=4, threads=threads)
+        constants = results.config["constants"]["m"]
+        assert "beta" not in constants and constants["policy"] == "LinUcb"
 
 
 def test_tastes_of_other_data_are_told_apart() -> None:

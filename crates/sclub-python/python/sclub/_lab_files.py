@@ -126,12 +126,20 @@ def _same_constants(config: Mapping[str, Any], other: Mapping[str, Any]) -> None
         if policy not in other.get("policies", []):
             continue
         if (policy in ours) != (policy in theirs):
+            # Files of earlier versions do not have the constants of all policies.
+            if config.get("version") != other.get("version"):
+                continue
             raise ValueError(
-                f"policy '{policy}' is one of sclub in one and one of your own in the other; give one of them another "
-                "name, with a mapping of policies"
+                f"the constants of policy '{policy}' are known in one of them only, so they may be two policies; give "
+                "one of them another name, with a mapping of policies"
             )
         for name in [*ours.get(policy, {}), *theirs.get(policy, {})]:
             one, two = ours[policy].get(name), theirs[policy].get(name)
+            if one != two and name == "state":
+                raise ValueError(
+                    f"policy '{policy}' had learned before one of the runs, or was not made from its constants alone; "
+                    "give one of them another name, with a mapping of policies"
+                )
             if one != two:
                 raise ValueError(
                     f"policy '{policy}' has other constants in both: {name} is {one} and {two}; give one of them "

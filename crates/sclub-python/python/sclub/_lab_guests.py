@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import threading
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
@@ -212,8 +213,9 @@ def _checked(label: str, spec: object, constants: Constants) -> object:
             )
 
     if isinstance(spec, OwnPolicy):
-        # It may have learned before it was given.
-        constants[label] = {**_constants_of(label, spec), "state": f"{spec.digest():016x}"}
+        constants[label] = _constants_of(label, spec)
+        if not _is_new(spec):
+            constants[label]["state"] = f"{spec.digest():016x}"
 
     def copied(dim: int, *_: object) -> object:
         return _of_dim(dim, label, copy.deepcopy(spec))
@@ -231,6 +233,14 @@ def _constants_of(label: str, policy: OwnPolicy) -> dict[str, object]:
     return {**({} if name == label else {"policy": name}), **constants}
 
 
+def _is_new(policy: OwnPolicy) -> bool:
+    """True if a policy of this package has not learned, and was made from its constants alone."""
+    try:
+        return bool(type(policy)(policy.dim, **(policy.constants or {})).digest() == policy.digest())
+    except (TypeError, ValueError):
+        return False
+
+
 def _makes(spec: object, method: str) -> bool:
     """True for a class or function that makes the object, False for the object itself."""
     return isinstance(spec, type) or (callable(spec) and not hasattr(spec, method))
@@ -241,6 +251,10 @@ def _of_dim(dim: int, label: str, policy: Any) -> object:
     if type(policy) in OWN and policy.dim != dim:
         raise ValueError(f"policy '{label}' has dim {policy.dim}, and the world has {dim}")
     return policy
+
+
+# Held while the constants of a policy are noted: policies are made in several threads.
+_noting = threading.Lock()
 
 
 def _policy_maker(label: str, make: Any, constants: Constants) -> PolicyMaker:
@@ -266,7 +280,11 @@ def _policy_maker(label: str, make: Any, constants: Constants) -> PolicyMaker:
         )
         policy = make(dim=dim) if make in OWN else make(about)
         if isinstance(policy, OwnPolicy):
-            constants.setdefault(label, _constants_of(label, policy))
+            found = _constants_of(label, policy)
+            # A function may choose other constants for each seed. The others are known, whichever thread is first.
+            with _noting:
+                before = constants.get(label, found)
+                constants[label] = {key: of for key, of in found.items() if before.get(key) == of}
         return _of_dim(dim, label, policy)
 
     return made

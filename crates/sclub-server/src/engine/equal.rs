@@ -31,12 +31,13 @@ pub(crate) struct RewardValues {
 }
 
 impl EqualRewards {
-    /// Begins with the number of rewards that the folder has, their sum, and the range of rewards. Says nothing before the first
-    /// assumed reward if there will be any (`--unanswered`).
-    pub fn new((count, sum): (u64, f64), range: [f64; 2], has_assumed: bool) -> Self {
+    /// Begins with the number of rewards that the folder has, their sum, and the largest reward that there can be. Says nothing
+    /// before the first assumed reward if there will be any (`--unanswered`).
+    pub fn new((count, sum): (u64, f64), max: f64, has_assumed: bool) -> Self {
         let value = (count > 0).then(|| sum / count as f64);
-        // Only equal rewards have a mean at an end of the range.
-        let is_proven = value.is_none_or(|value| range.iter().any(|end| !differ(*end, value)));
+        // Only equal rewards have the largest one as their mean. The smallest proves less: likes and dislikes have a mean of 0, and
+        // 0 is the smallest if this start lacks --reward-min.
+        let is_proven = value.is_none_or(|value| !differ(max, value));
         Self(Mutex::new(RewardValues {
             count,
             value,
@@ -182,25 +183,26 @@ mod tests {
 
     #[test]
     fn earlier_rewards_of_the_folder_count() {
-        let after = |rewards, range| EqualRewards::new(rewards, range, false);
-        // At an end of the range they are equal.
-        assert_eq!(after((99, 99.0), [0.0, 1.0]).warning(), None);
-        assert!(after((99, 99.0), [0.0, 1.0]).add(1.0, false));
+        let after = |rewards, max| EqualRewards::new(rewards, max, false);
+        // If all are the largest one, they are equal.
+        assert_eq!(after((99, 99.0), 1.0).warning(), None);
+        assert!(after((99, 99.0), 1.0).add(1.0, false));
         let sum: f64 = (0..300).map(|_| 0.1).sum();
-        for (sum, range) in [(300.0, [0.0, 1.0]), (0.0, [0.0, 1.0]), (sum, [-1.0, 0.1])] {
-            let equal = after((300, sum), range);
+        for (sum, max) in [(300.0, 1.0), (0.0, 0.0), (sum, 0.1)] {
+            let equal = after((300, sum), max);
             assert!(equal.warning().is_some(), "{sum}");
             assert!(equal.add(0.7, false) && equal.warning().is_none());
         }
-        // Between them the mean alone says nothing.
-        let equal = after((300, sum), [0.0, 1.0]);
+        // Otherwise the mean alone says nothing.
+        assert_eq!(after((300, 0.0), 1.0).warning(), None);
+        let equal = after((300, sum), 1.0);
         for number in 1..=MIN_REWARDS {
             assert_eq!(equal.warning(), None);
             assert_eq!(equal.add(0.1, false), number == MIN_REWARDS);
         }
         let warning = equal.warning().unwrap();
         assert!(warning.starts_with("all 400 rewards so far are 0.1:"));
-        let mixed = after((1000, 400.0), [0.0, 1.0]);
+        let mixed = after((1000, 400.0), 1.0);
         for _ in 0..1000 {
             mixed.add(1.0, false);
             assert_eq!(mixed.warning(), None);

@@ -385,10 +385,10 @@ impl Engine {
         let (queue, requests) = mpsc::channel(QUEUE);
         let identity = state.identity().clone();
         let clock_offset = state.clock().wrapping_sub(env.clock.monotonic());
-        let range = [settings.reward_min, settings.reward_max];
-        let equal = EqualRewards::new(state.rewards(), range, settings.unanswered.is_some());
+        let max = settings.reward_max;
+        let equal = EqualRewards::new(state.rewards(), max, settings.unanswered.is_some());
         if term.is_some() {
-            tell_of_rewards(state.rewards(), range, &equal);
+            tell_of_rewards(state.rewards(), [settings.reward_min, max], &equal);
         }
         let (is_replicated, role) = match term {
             Some(_) => (false, Role::Leading),

@@ -38,6 +38,9 @@ export async function refresh() {
   const mine = ticket;
   const answer = await get("/v1/experiments");
   if (mine !== ticket) return;
-  world.hadExperiment = Boolean(answer.running) || answer.past.length > 0;
+  const hasExperiment = Boolean(answer.running) || answer.past.length > 0;
+  // The next poll draws the cards anew.
+  if (hasExperiment !== world.hadExperiment) world.dirty = true;
+  world.hadExperiment = hasExperiment;
   draw(answer);
 }

@@ -107,7 +107,7 @@ function takeClusters(answer, usersBefore) {
   world.total = answer.total ?? world.clusters.length;
   const known = world.clusters.reduce((sum, cluster) => sum + cluster.users, 0);
   const isWhole = world.total === world.clusters.length && !isSoft() && !world.state?.partitions;
-  world.known = isWhole && known < usersBefore ? known : null;
+  world.known = isWhole && world.hadExperiment && known < usersBefore ? known : null;
   map.place();
   map.drawMap();
   map.choose(map.marked.chosen);
@@ -115,7 +115,12 @@ function takeClusters(answer, usersBefore) {
 
 async function refreshAll() {
   // The clusters after the state, so that they have all its users.
-  const reading = async () => [await fetchState(), usersNow(), await get(`/v1/clusters?limit=${map.DRAWN}`)];
+  const reading = async () => {
+    const state = await fetchState();
+    // Whether there was an experiment decides what the first cards say.
+    if (state && !state.partitions) await experiments.refresh().catch(() => {});
+    return [state, usersNow(), await get(`/v1/clusters?limit=${map.DRAWN}`)];
+  };
   const [[state, before, clusters], past] = await Promise.all([reading(), get("/v1/history?limit=100"), liveCharts.refresh(true)]);
   // Until here, nothing is known that could be shown.
   document.body.classList.add("known");

@@ -196,7 +196,9 @@ export async function load(id, byItself = false) {
   const mine = ticket;
   // An address ends at them, also if they are escaped.
   if (id === "." || id === "..") {
-    fill(card, el("h3", {}, idOf(id)), el("p", {}, `A browser cannot look up the ids “.” and “..”: it takes them for a part of the address. `, el("code", {}, `sclub explain ${id}`), " can."));
+    const why = "A browser cannot look up the ids “.” and “..”: it takes them for a part of the address.";
+    fill(card, el("h3", {}, idOf(id)), el("p", {}, why, " ", el("code", {}, `sclub explain ${id}`), " can."));
+    if (fresh && !byItself) announce(why);
     return;
   }
   try {
