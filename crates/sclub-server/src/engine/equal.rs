@@ -48,6 +48,22 @@ impl EqualRewards {
         }))
     }
 
+    /// Warns at a start if all rewards of the folder are equal, or if their mean is not in the range.
+    pub fn tell(&self, (count, sum): (u64, f64), [min, max]: [f64; 2]) {
+        if let Some(warning) = self.warning() {
+            tracing::warn!("{warning}");
+        }
+        let mean = sum / count.max(1) as f64;
+        // The sum is rounded.
+        let rounding = ROUNDING * (max - min);
+        if count > 0 && !(min - rounding..=max + rounding).contains(&mean) {
+            tracing::warn!(
+                "the mean of the {count} rewards that were learned is {mean}, and rewards must be from {min} to {max} now: is \
+                 --reward-min or --reward-max missing?"
+            );
+        }
+    }
+
     /// Takes note of a reward. Returns true if it became a warning, or is none any longer.
     pub fn add(&self, reward: f64, is_assumed: bool) -> bool {
         let mut rewards = lock(&self.0);

@@ -388,7 +388,7 @@ impl Engine {
         let max = settings.reward_max;
         let equal = EqualRewards::new(state.rewards(), max, settings.unanswered.is_some());
         if term.is_some() {
-            tell_of_rewards(state.rewards(), [settings.reward_min, max], &equal);
+            equal.tell(state.rewards(), [settings.reward_min, max]);
         }
         let (is_replicated, role) = match term {
             Some(_) => (false, Role::Leading),
@@ -724,21 +724,5 @@ async fn answered<T, E: From<StoreError>>(
     match is_sent {
         true => answer.await.unwrap_or_else(|_| closing()),
         false => closing(),
-    }
-}
-
-/// Warns at a start if all rewards of the folder are equal, or if they do not fit the range.
-fn tell_of_rewards((count, sum): (u64, f64), [min, max]: [f64; 2], equal: &EqualRewards) {
-    if let Some(warning) = equal.warning() {
-        tracing::warn!("{warning}");
-    }
-    let mean = sum / count.max(1) as f64;
-    // The sum is rounded.
-    let rounding = 1e-9 * (max - min);
-    if count > 0 && !(min - rounding..=max + rounding).contains(&mean) {
-        tracing::warn!(
-            "the mean of the {count} rewards that were learned is {mean}, and rewards must be from {min} to {max} now: is \
-             --reward-min or --reward-max missing?"
-        );
     }
 }
